@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The ringbell authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# libringbell.so, the flat public headers and the CMake package. The headers are written flat (their include of
-# device/ringbell_types.hpp becomes ringbell_types.hpp) into the build folder and installed from there. As a script (-P)
+# libringbell.so, the flat public headers (runtime/ringbell.hpp, device/ringbell_*.hpp) and the CMake package. The headers
+# are written flat (an include of device/ringbell_types.hpp becomes ringbell_types.hpp) into the build folder and installed from there. As a script (-P)
 # it is the step that flattens one header.
 if(CMAKE_SCRIPT_MODE_FILE)
   file(READ "${INPUT}" text)
@@ -16,15 +16,13 @@ include(CMakePackageConfigHelpers)
 
 set(flat_folder "${PROJECT_BINARY_DIR}/include")
 set(flat_headers)
-foreach(header device/ringbell_types.hpp runtime/ringbell.hpp runtime/ringbell.h)
-  if(EXISTS "${PROJECT_SOURCE_DIR}/${header}")
-    cmake_path(GET header FILENAME name)
-    add_custom_command(OUTPUT "${flat_folder}/${name}"
-      COMMAND "${CMAKE_COMMAND}" "-DINPUT=${PROJECT_SOURCE_DIR}/${header}" "-DOUTPUT=${flat_folder}/${name}"
-        -P "${CMAKE_CURRENT_LIST_FILE}"
-      DEPENDS "${PROJECT_SOURCE_DIR}/${header}" "${CMAKE_CURRENT_LIST_FILE}" VERBATIM)
-    list(APPEND flat_headers "${flat_folder}/${name}")
-  endif()
+file(GLOB public_headers CONFIGURE_DEPENDS device/ringbell_*.hpp runtime/ringbell.hpp runtime/ringbell.h)
+foreach(header IN LISTS public_headers)
+  cmake_path(GET header FILENAME name)
+  add_custom_command(OUTPUT "${flat_folder}/${name}"
+    COMMAND "${CMAKE_COMMAND}" "-DINPUT=${header}" "-DOUTPUT=${flat_folder}/${name}" -P "${CMAKE_CURRENT_LIST_FILE}"
+    DEPENDS "${header}" "${CMAKE_CURRENT_LIST_FILE}" VERBATIM)
+  list(APPEND flat_headers "${flat_folder}/${name}")
 endforeach()
 add_custom_target(ringbell_flat_headers DEPENDS ${flat_headers})
 
