@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Compiler targets and the constants of the hardware. The only file that asks which compiler reads it.
+#ifndef RINGBELL_DEVICE_CONFIG_HPP_
+#define RINGBELL_DEVICE_CONFIG_HPP_
+
+#include <cstddef>
+#include <cstdint>
+
+// RINGBELL_HD: pure helpers, both sides. RINGBELL_TARGET: code a worker runs; device code under nvcc, plain code under
+// g++, so that the CPU form can only be instantiated in a .cpp and the CUDA form only in a .cu.
+#if defined(__CUDACC__)
+#define RINGBELL_HD __host__ __device__
+#define RINGBELL_TARGET __device__
+#define RINGBELL_UNROLL _Pragma("unroll")
+#else
+#define RINGBELL_HD
+#define RINGBELL_TARGET
+#define RINGBELL_UNROLL
+#endif
+#define RINGBELL_INLINE inline __attribute__((always_inline))
+#define RINGBELL_NOINLINE __attribute__((noinline))
+
+namespace ringbell::device {
+
+inline constexpr int kMaxRanks = 8;
+inline constexpr std::size_t kCacheLineBytes = 128;  // GPU line; two x86 lines, which the adjacent-line prefetcher pairs
+inline constexpr std::size_t kPageBytes = 4096;
+inline constexpr std::size_t kQuadBytes = 16;
+
+/// 16 bytes: the widest word that anything here moves at once.
+struct alignas(16) Quad {
+  std::uint64_t lo;
+  std::uint64_t hi;
+};
+static_assert(sizeof(Quad) == kQuadBytes);
+
+}  // namespace ringbell::device
+
+#endif  // RINGBELL_DEVICE_CONFIG_HPP_

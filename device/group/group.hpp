@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lanes of one worker: a CTA on CUDA, one thread on a CPU, a few scheduled threads in the explorer. `GroupShared`
+// is the storage they share.
+#ifndef RINGBELL_DEVICE_GROUP_GROUP_HPP_
+#define RINGBELL_DEVICE_GROUP_GROUP_HPP_
+
+#include <concepts>
+
+#include "device/mem/edges.hpp"
+#include "device/worker/context.hpp"
+
+namespace ringbell::device {
+
+enum class Verdict : std::uint32_t { kRun, kLeave, kAbort };
+
+/// Lane 0 writes between two barriers, everybody reads after the second, unless a field says otherwise.
+struct GroupShared {
+  Quad command_quad[kCommandQuads];
+  Operation op;
+  Verdict verdict;
+  ParkReason park_after;        // the operation just run asks to park; written by the header team
+  std::uint32_t failure_taken;  // first failing lane claims the record
+  WaitRecord failure;
+  std::uint64_t published_bytes;
+  std::uint64_t launch_ns;
+  Persistent persistent;  // copy of the context's, while the worker runs
+};
+
+template <class G>
+concept Group = requires(G& g, Edge edge, Status status, bool flag, std::uint64_t word) {
+  { g.lane() } -> std::convertible_to<unsigned>;
+  { g.lanes() } -> std::convertible_to<unsigned>;
+  { g.shared() } -> std::same_as<GroupShared&>;
+  // All lanes. sync also orders memory among them; agree is a sync that returns the worst status of all lanes.
+  { g.sync(edge) };
+  { g.agree(status, edge) } -> std::same_as<Status>;
+  // Lanes that move one LL128 line together (a divisor of 8): called by all of them.
+  { g.line_lane() } -> std::convertible_to<unsigned>;
+  { G::kLineLanes } -> std::convertible_to<unsigned>;
+  { g.line_all(flag) } -> std::same_as<bool>;
+  { G::kTeamQuads } -> std::convertible_to<unsigned>;  // command quads that one lane of a team reads
+  // Teams: lanes that step together (a warp). The first polls the queue, the last checks headers.
+  { g.in_poll_team() } -> std::same_as<bool>;
+  { g.in_header_team() } -> std::same_as<bool>;
+  { g.team_lane() } -> std::convertible_to<unsigned>;
+  { g.team_lanes() } -> std::convertible_to<unsigned>;
+  { g.team_all(flag) } -> std::same_as<bool>;
+  { g.team_broadcast(word) } -> std::same_as<std::uint64_t>;  // of team lane 0
+  { g.team_sync() };                                           // barrier and memory order within the team
+  // True for exactly one lane per operation.
+  { g.claim_failure() } -> std::same_as<bool>;
+};
+
+}  // namespace ringbell::device
+
+#endif  // RINGBELL_DEVICE_GROUP_GROUP_HPP_

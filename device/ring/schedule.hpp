@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which chunk a ring position handles at which step, and where chunks lie in the message. Pure arithmetic.
+//
+// A message is cut into rounds of `world` chunks. In a round, reduce-scatter takes world - 1 steps and all-gather
+// another world - 1. Position p first sends chunk p - 1; the chunk that returns to it whole first is chunk p.
+#ifndef RINGBELL_DEVICE_RING_SCHEDULE_HPP_
+#define RINGBELL_DEVICE_RING_SCHEDULE_HPP_
+
+#include "device/config.hpp"
+
+namespace ringbell::device {
+
+/// Chunk that position `index` receives at reduce-scatter step 1 .. world - 1 (and sends at step 0 .. world - 2, one
+/// step after it received it). Step 0 receives nothing.
+RINGBELL_HD constexpr std::uint32_t reduce_scatter_chunk(std::uint32_t index, std::uint32_t step, std::uint32_t world) {
+  return (index + 2 * world - 1 - step) % world;
+}
+
+/// Chunk that position `index` receives at all-gather step 1 .. world - 1.
+RINGBELL_HD constexpr std::uint32_t all_gather_chunk(std::uint32_t index, std::uint32_t step, std::uint32_t world) {
+  return (index + 2 * world - step) % world;
+}
+
+/// Position whose input is folded first into `chunk`: the order is first, first + 1, ... around the ring.
+RINGBELL_HD constexpr std::uint32_t first_fold(std::uint32_t chunk, std::uint32_t world) { return (chunk + 1) % world; }
+
+/// Bytes of a chunk of the round that starts at `offset`: the planned size, or less in the last round.
+RINGBELL_HD constexpr std::uint64_t round_chunk_bytes(std::uint64_t bytes, std::uint64_t offset,
+                                                      std::uint64_t chunk_bytes, std::uint32_t world) {
+  const std::uint64_t even = (((bytes - offset) + world - 1) / world + 15) / 16 * 16;
+  return even < chunk_bytes ? even : chunk_bytes;
+}
+
+struct ByteRange {
+  std::uint64_t begin;
+  std::uint64_t bytes;
+};
+
+/// Chunk `chunk` of that round, cut at the end of the message; may be empty.
+RINGBELL_HD constexpr ByteRange chunk_range(std::uint64_t bytes, std::uint64_t offset, std::uint64_t round_chunk,
+                                            std::uint32_t chunk) {
+  const std::uint64_t begin = offset + chunk * round_chunk;
+  if (begin >= bytes) return {bytes, 0};
+  return {begin, bytes - begin < round_chunk ? bytes - begin : round_chunk};
+}
+
+// Every step's receive is the previous position's send of the step before.
+static_assert(reduce_scatter_chunk(1, 1, 4) == reduce_scatter_chunk(0, 0, 4));
+static_assert(reduce_scatter_chunk(2, 3, 4) == 2);  // after world - 1 steps position p holds chunk p whole
+static_assert(all_gather_chunk(2, 0, 4) == 2 && all_gather_chunk(3, 1, 4) == all_gather_chunk(2, 0, 4));
+static_assert(first_fold(2, 4) == 3 && reduce_scatter_chunk(3, 0, 4) == 2);
+static_assert(chunk_range(100, 0, 32, 3).bytes == 4 && chunk_range(100, 0, 64, 3).bytes == 0);
+
+}  // namespace ringbell::device
+
+#endif  // RINGBELL_DEVICE_RING_SCHEDULE_HPP_

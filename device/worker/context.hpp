@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything a worker is given at launch, and what it keeps between launches. Trivially copyable: on CUDA it is the
+// kernel's argument. Pointers are valid where the worker runs.
+#ifndef RINGBELL_DEVICE_WORKER_CONTEXT_HPP_
+#define RINGBELL_DEVICE_WORKER_CONTEXT_HPP_
+
+#include <type_traits>
+
+#include "device/layout/control.hpp"
+#include "device/layout/window.hpp"
+
+namespace ringbell::device {
+
+/// Slot uses of one connection and wire format; free-running.
+struct Epochs {
+  std::uint64_t send;
+  std::uint64_t recv;
+};
+
+/// memory: the rank's own device memory (process memory on CPU). writer and reader: its worker; survives parking.
+struct alignas(kCacheLineBytes) Persistent {
+  std::uint64_t next_seq;  // of the host queue
+  std::uint64_t op_index;  // operations that exchanged headers
+  std::uint64_t generation;
+  std::uint64_t reserved;
+  Epochs epochs[kWireFormats];
+};
+
+struct WorkerContext {
+  std::uint32_t rank;
+  std::uint32_t world;
+  std::uint32_t ring_prev;   // rank that sends to this one
+  std::uint32_t ring_next;   // rank that this one sends to
+  std::uint32_t ring_index;  // position on the ring; chunks are numbered by it
+  std::uint32_t queue_depth;
+  WindowLayout layout;
+  ControlBlock* control;         // host memory
+  CommandSlot* queue;            // host memory
+  Completion* completions;       // host memory
+  Persistent* persistent;        // own memory
+  std::byte* window[kMaxRanks];  // every rank's window as mapped here; [rank] is the own one
+  std::uint64_t idle_park_ns;
+  std::uint64_t lease_ns;
+  std::uint64_t timeout_ns;  // of one wait inside an operation; 0 = for ever
+};
+static_assert(std::is_trivially_copyable_v<WorkerContext>);
+
+/// What one operation needs besides the context; the same in every lane but for `record`.
+struct Operation {
+  Command command;
+  std::uint64_t seq;
+  std::uint64_t index;  // op_index: header flag and parity
+  std::uint64_t bytes;
+  std::uint32_t step;      // ring step, for reports
+  std::uint32_t park_bit;  // this rank's lease is over
+};
+
+}  // namespace ringbell::device
+
+#endif  // RINGBELL_DEVICE_WORKER_CONTEXT_HPP_

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The header line: what each rank says about an operation before it moves data, so that ranks that disagree find out
+// and name both sides. A fixed run of LL words, two sets by parity: a rank that stores the header of operation k + 2
+// has read every peer's header of k + 1, and those were stored after k was read. No credits, and no cleaning at the
+// flag's wrap, because every operation rewrites its whole line.
+#ifndef RINGBELL_DEVICE_WORKER_HEADER_HPP_
+#define RINGBELL_DEVICE_WORKER_HEADER_HPP_
+
+#include "device/layout/window.hpp"
+#include "device/mem/ops.hpp"
+#include "device/worker/context.hpp"
+
+namespace ringbell::device {
+
+inline constexpr unsigned kHeaderWords = 10;
+inline constexpr unsigned kHeaderPark = 9;       // the one word that may differ: "my lease is over"
+inline constexpr unsigned kHeaderFirstCall = 2;  // words before it are the issue number: told, not compared
+
+/// dtype, op, algorithm, protocol in one word, as in the header.
+RINGBELL_HD constexpr std::uint32_t header_call(const Operation& op) {
+  return static_cast<std::uint32_t>(op.command.dtype) | static_cast<std::uint32_t>(op.command.op) << 8 |
+         static_cast<std::uint32_t>(op.command.algorithm) << 16 | static_cast<std::uint32_t>(op.command.protocol) << 24;
+}
+
+/// Word `i` of this rank's header.
+RINGBELL_HD inline std::uint32_t header_word(const Operation& op, unsigned i) {
+  switch (i) {
+    case 0: return static_cast<std::uint32_t>(op.seq);
+    case 1: return static_cast<std::uint32_t>(op.seq >> 32);
+    case 2: return static_cast<std::uint32_t>(op.command.count);
+    case 3: return static_cast<std::uint32_t>(op.command.count >> 32);
+    case 4: return header_call(op);
+    case 5: return op.command.chunk_bytes;
+    case 6: return static_cast<std::uint32_t>(op.command.tag);
+    case 7: return static_cast<std::uint32_t>(op.command.tag >> 32);
+    case 8: return static_cast<std::uint32_t>(op.command.channels);
+    default: return op.park_bit;
+  }
+}
+
+template <class M>
+RINGBELL_TARGET const HeaderLine* header_line(const WorkerContext& ctx, const Operation& op, unsigned source) {
+  return reinterpret_cast<const HeaderLine*>(ctx.window[ctx.rank] + WindowLayout::header_offset(source, op.index));
+}
+
+/// The team's lanes store this rank's header into every peer's window.
+template <class M, class G>
+RINGBELL_TARGET void send_headers(const WorkerContext& ctx, G& g) {
+  const Operation& op = g.shared().op;
+  const std::uint64_t flag = static_cast<std::uint64_t>(ll_flag(op.index)) << 32;
+  for (unsigned i = g.team_lane(); i < kHeaderWords * ctx.world; i += g.team_lanes()) {
+    const unsigned peer = i / kHeaderWords;
+    if (peer == ctx.rank) continue;
+    auto* line = reinterpret_cast<HeaderLine*>(ctx.window[peer] + WindowLayout::header_offset(ctx.rank, op.index));
+    M::store_relaxed(&line->word[i % kHeaderWords], flag | header_word(op, i % kHeaderWords));
+  }
+}
+
+struct HeaderDisagreement {
+  std::uint64_t count;
+  std::uint32_t call;
+  std::uint32_t peer;
+  bool found;
+};
+
+/// Looks, without waiting, whether any peer's header has arrived and differs.
+template <class M>
+RINGBELL_TARGET bool find_disagreement(const WorkerContext& ctx, const Operation& op, HeaderDisagreement* out) {
+  for (unsigned peer = 0; peer < ctx.world; ++peer) {
+    if (peer == ctx.rank) continue;
+    const HeaderLine* line = header_line<M>(ctx, op, peer);
+    bool arrived = true;
+    bool differs = false;
+    std::uint32_t word[kHeaderWords];
+    for (unsigned i = 0; i < kHeaderWords; ++i) {
+      const std::uint64_t value = M::load_relaxed(&line->word[i]);
+      word[i] = static_cast<std::uint32_t>(value);
+      arrived = arrived && ll_word_ready(value, ll_flag(op.index));
+      if (i >= kHeaderFirstCall && i < kHeaderPark) differs = differs || word[i] != header_word(op, i);
+    }
+    if (arrived && differs) {
+      *out = {std::uint64_t{word[3]} << 32 | word[2], word[4], peer, true};
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace ringbell::device
+
+#endif  // RINGBELL_DEVICE_WORKER_HEADER_HPP_

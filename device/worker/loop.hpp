@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The worker: poll the queue, run an operation, complete it, and leave when idle, when the lease is over, when asked,
+// or when something broke. One launch of it is one generation.
+#ifndef RINGBELL_DEVICE_WORKER_LOOP_HPP_
+#define RINGBELL_DEVICE_WORKER_LOOP_HPP_
+
+#include "device/ring/all_reduce.hpp"
+#include "device/worker/header_check.hpp"
+#include "device/worker/park.hpp"
+
+namespace ringbell::device {
+
+inline constexpr unsigned kPollsPerControl = 16;  // empty polls between two reads of the host's requests
+
+/// Team lane 0. What the host asks for while the queue is empty; kRun means "go on polling".
+template <class M, Group G>
+RINGBELL_TARGET Verdict idle_look(const WorkerContext& ctx, G& g, std::uint64_t now, std::uint64_t* idle_since) {
+  const HostControlLine& host = ctx.control->control;
+  if (M::load_acquire(&host.abort_code, Edge::kAbort) != 0) return Verdict::kAbort;
+  const std::uint64_t request = M::load_relaxed(&host.request);
+  M::store_relaxed(&ctx.control->state.beat, now);
+  if ((request & kRequestExit) != 0) return try_park<M>(ctx, g, ParkReason::kExit) ? Verdict::kLeave : Verdict::kRun;
+  if ((request & kRequestPark) != 0) return try_park<M>(ctx, g, ParkReason::kRequest) ? Verdict::kLeave : Verdict::kRun;
+  if ((request & kRequestHold) != 0) {
+    *idle_since = now;
+  } else if (now - *idle_since >= ctx.idle_park_ns) {
+    if (try_park<M>(ctx, g, ParkReason::kIdle)) return Verdict::kLeave;
+    *idle_since = now;
+  }
+  return Verdict::kRun;
+}
+
+/// Team lane 0. The parts of the operation that are not in the command.
+template <class M, Group G>
+RINGBELL_TARGET void begin_operation(const WorkerContext& ctx, G& g) {
+  GroupShared& shared = g.shared();
+  Operation& op = shared.op;
+  op.command = command_unpack(shared.command_quad);
+  op.seq = shared.persistent.next_seq;
+  op.index = shared.persistent.op_index;
+  op.bytes = op.command.count * dtype_bytes(op.command.dtype);
+  op.step = 0;
+  op.park_bit = 0;
+  shared.park_after = (op.command.flags & kFlagLastOfBurst) != 0 ? ParkReason::kBurstEnd : ParkReason::kNone;
+  shared.failure_taken = 0;
+  shared.published_bytes = 0;
+  if (M::now_ns() - shared.launch_ns < ctx.lease_ns) return;
+  if ((M::load_relaxed(&ctx.control->control.request) & kRequestHold) != 0) {
+    shared.launch_ns = M::now_ns();  // held: a new lease
+    return;
+  }
+  op.park_bit = 1;
+  shared.park_after = ParkReason::kLease;
+}
+
+/// Poll team. Waits for the next command and unpacks it into the shared operation, or passes on the decision to leave.
+/// @param verdict lane 0: kLeave if it has parked already
+template <class M, Group G>
+RINGBELL_TARGET void next_command(const WorkerContext& ctx, G& g, Verdict verdict) {
+  GroupShared& shared = g.shared();
+  // Lane 0 may still have been completing the last operation: its values count.
+  verdict = static_cast<Verdict>(g.team_broadcast(static_cast<std::uint64_t>(verdict)));
+  const std::uint64_t seq = g.team_broadcast(shared.persistent.next_seq);
+  const CommandSlot& slot = ctx.queue[seq & (ctx.queue_depth - 1)];
+  const std::uint32_t flag = command_flag(seq);
+  std::uint64_t idle_since = 0;
+  for (unsigned polls = 1; verdict == Verdict::kRun; ++polls) {
+    // The command's quads are spread over the team: one 64-byte read brings them all.
+    Quad quad[G::kTeamQuads];
+    bool ready = true;
+    RINGBELL_UNROLL
+    for (unsigned i = 0; i < G::kTeamQuads; ++i) {
+      const unsigned at = g.team_lane() + i * g.team_lanes();
+      if (at < kCommandQuads) {
+        quad[i] = M::read_command_quad(&slot.quad[at], Edge::kCommand);
+        ready = ready && command_quad_ready(quad[i], flag);
+      }
+    }
+    if (g.team_all(ready)) {
+      RINGBELL_UNROLL
+      for (unsigned i = 0; i < G::kTeamQuads; ++i) {
+        const unsigned at = g.team_lane() + i * g.team_lanes();
+        if (at < kCommandQuads) shared.command_quad[at] = quad[i];
+      }
+      break;
+    }
+    if (polls % kPollsPerControl == 0) {
+      if (g.team_lane() == 0) {
+        const std::uint64_t now = M::now_ns();
+        if (idle_since == 0) idle_since = now;
+        verdict = idle_look<M>(ctx, g, now, &idle_since);
+      }
+      verdict = static_cast<Verdict>(g.team_broadcast(static_cast<std::uint64_t>(verdict)));
+    }
+    M::idle_pause(polls);
+  }
+  g.team_sync();
+  if (g.team_lane() != 0) return;
+  shared.verdict = verdict;
+  if (verdict == Verdict::kRun) begin_operation<M>(ctx, g);
+}
+
+/// All lanes. Runs the operation; the last barrier is inside.
+template <class M, Group G>
+RINGBELL_TARGET Status run_operation(const WorkerContext& ctx, G& g) {
+  GroupShared& shared = g.shared();
+  const Operation& op = shared.op;
+  Status status = Status::kOk;
+  if (op.command.kind == CommandKind::kAllReduce) {
+    if (ctx.world == 1) {
+      copy_through<M>(g);
+    } else {
+      if (g.in_header_team()) send_headers<M>(ctx, g);
+      switch (op.command.protocol) {
+        case Protocol::kLL: status = ring_all_reduce<LlProtocol<M, G>, M>(ctx, g); break;
+        case Protocol::kLL128: status = ring_all_reduce<Ll128Protocol<M, G>, M>(ctx, g); break;
+        case Protocol::kSimple: status = ring_all_reduce<SimpleProtocol<M, G>, M>(ctx, g); break;
+        case Protocol::kAuto: status = Status::kInvalidArgument; break;  // the planner never leaves it open
+      }
+      if (g.in_header_team() && status == Status::kOk) {
+        bool park = false;
+        status = check_headers<M>(ctx, g, &park);
+        if (park && g.team_lane() == 0 && shared.park_after == ParkReason::kNone) {
+          shared.park_after = ParkReason::kPeerLease;
+        }
+      }
+    }
+  }
+  if constexpr (mutated<M>(Mutant::kNextBeforeComplete)) return status;
+  return g.agree(status, Edge::kOpEnd);
+}
+
+/// Lane 0. Tells every peer and the host why this rank gave up.
+template <class M, Group G>
+RINGBELL_TARGET void raise_abort(const WorkerContext& ctx, G& g, std::uint64_t code) {
+  const WaitRecord& failure = g.shared().failure;
+  for (unsigned peer = 0; peer < ctx.world; ++peer) {
+    if (peer == ctx.rank) continue;
+    auto* line = reinterpret_cast<AbortLine*>(ctx.window[peer] + WindowLayout::abort_offset(ctx.rank));
+    M::store_relaxed(&line->seq, failure.seq);
+    M::store_relaxed(&line->mine, failure.my_count);
+    M::store_relaxed(&line->theirs, failure.peer_count);
+    M::store_release(&line->code, code, Edge::kAbort);
+  }
+}
+
+/// Lane 0. Publishes the completion of the operation just run and moves on to the next.
+template <class M, Group G>
+RINGBELL_TARGET void complete(const WorkerContext& ctx, G& g, Status status) {
+  GroupShared& shared = g.shared();
+  const std::uint64_t seq = shared.op.seq;
+  const bool gpu_scope = (shared.op.command.flags & kFlagGpuScopeComplete) != 0;
+  auto* line = reinterpret_cast<Quad*>(&ctx.completions[seq & (ctx.queue_depth - 1)]);
+  M::publish_completion(line, Quad{shared.published_bytes, completion_word(seq, status)}, gpu_scope,
+                        Edge::kCompletion);
+  shared.persistent.next_seq = seq + 1;
+  if (shared.op.command.kind == CommandKind::kAllReduce) ++shared.persistent.op_index;
+}
+
+/// Lane 0, between two operations. @return true if the worker must leave.
+template <class M, Group G>
+RINGBELL_TARGET bool park_after_operation(const WorkerContext& ctx, G& g) {
+  GroupShared& shared = g.shared();
+  ParkReason reason = shared.park_after;
+  if (reason == ParkReason::kNone) return false;
+  const bool held = (M::load_relaxed(&ctx.control->control.request) & kRequestHold) != 0;
+  return !held && try_park<M>(ctx, g, reason);
+}
+
+/// Lane 0. What follows an operation: report, complete, park. @return kLeave if it has parked.
+template <class M, Group G>
+RINGBELL_TARGET Verdict end_operation(const WorkerContext& ctx, G& g, Status status) {
+  GroupShared& shared = g.shared();
+  if (status == Status::kOk) {
+    complete<M>(ctx, g, status);
+    return park_after_operation<M>(ctx, g) ? Verdict::kLeave : Verdict::kRun;
+  }
+  // The first lane that failed wrote why; the others only left with it.
+  if (shared.failure_taken != 0) status = shared.failure.status;
+  publish_record<M>(shared.failure, &ctx.control->failure);
+  raise_abort<M>(ctx, g, abort_code(status, shared.failure.reporter, shared.failure.peer));
+  complete<M>(ctx, g, status);
+  leave_broken<M>(ctx, g);
+  return Verdict::kLeave;
+}
+
+/// The body of one launch. All lanes call it. Returns when the worker has parked or broken.
+template <class M, Group G>
+RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t generation) {
+  GroupShared& shared = g.shared();
+  if (g.lane() == 0) {
+    shared.persistent = *ctx.persistent;
+    shared.persistent.generation = generation;
+    shared.failure = WaitRecord{};
+    shared.launch_ns = M::now_ns();
+    M::store_relaxed(&ctx.control->state.state, state_word(generation, Residency::kRunning, ParkReason::kNone));
+  }
+  g.sync(Edge::kStart);
+  Verdict verdict = Verdict::kRun;
+  for (;;) {
+    if (g.in_poll_team()) next_command<M>(ctx, g, verdict);
+    g.sync(Edge::kOpStart);
+    verdict = shared.verdict;
+    if (verdict == Verdict::kLeave) return;
+    if (verdict == Verdict::kAbort) {
+      if (g.lane() == 0) {
+        shared.failure.seq = shared.persistent.next_seq;
+        raise_abort<M>(ctx, g, M::load_acquire(&ctx.control->control.abort_code, Edge::kAbort));
+        leave_broken<M>(ctx, g);
+      }
+      return;
+    }
+    const Status status = run_operation<M>(ctx, g);
+    if (g.lane() == 0) verdict = end_operation<M>(ctx, g, status);
+    if (status != Status::kOk) return;
+  }
+}
+
+}  // namespace ringbell::device
+
+#endif  // RINGBELL_DEVICE_WORKER_LOOP_HPP_

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a communicator needs from the thing that runs its worker: windows, launches, and an end. Two kinds: a CPU thread
+// (cpu_executor.cpp) and a cooperative kernel (cuda_executor.cpp; cuda_executor_stub.cpp where CUDA is absent). Policy,
+// queue and states are not here.
+#ifndef RINGBELL_HOST_EXECUTOR_HPP_
+#define RINGBELL_HOST_EXECUTOR_HPP_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "device/ringbell_types.hpp"
+#include "device/worker/context.hpp"
+#include "host/clock.hpp"
+#include "host/segment.hpp"
+
+namespace ringbell::host {
+
+struct ExecutorConfig {
+  int rank = 0;
+  int world = 1;
+  int device_ordinal = 0;  ///< already resolved; ignored on CPU
+  bool allow_shared_device = false;
+  bool resident = true;  ///< RINGBELL_RESIDENT
+  std::uint64_t window_bytes = 0;
+  std::string fault;  ///< RINGBELL_FAULT, unparsed; empty: none
+};
+
+/// What is known of a user range.
+struct PointerInfo {
+  bool plain_device = false;      ///< memory of the worker's own GPU: a gpu-scope fence completes it
+  const void* base = nullptr;     ///< allocation that holds it
+  std::uint64_t base_bytes = 0;
+};
+
+/// Set-up calls happen in the order below, on one thread, and throw ringbell::Error; the rest is noexcept.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // --- set-up
+  /// Fills the device part of this rank's card (kind, GPU UUID, PCI id, capabilities) and this rank's window: made,
+  /// zeroed AND synchronised, exported in the card. CPU: the window in the segment. @return the window, as mapped here.
+  /// @throws kUnsupported with the reason when a resident worker is refused; kSystem with the driver's words
+  virtual std::byte* create_window(Segment& segment) = 0;
+  /// After all ranks are kWritten: checks the cards together (same kind, shared GPU) and maps every peer's window.
+  /// @param window [world] entries are set, own one included
+  virtual void open_peers(Segment& segment, std::byte** window) = 0;
+  /// Before any launch: everything that a launch needs exists afterwards (streams, loaded kernels, registered control
+  /// bytes). Fills in the context's pointers as the worker sees them: control, queue, completions, persistent.
+  /// @param context complete but for those pointers; persistent state starts as `initial`
+  virtual void prepare(Segment& segment, device::WorkerContext& context, const device::Persistent& initial) = 0;
+
+  // --- data path
+  /// Starts generation `generation` of the worker; the one before has said PARKED. Never waits for the worker.
+  virtual Status launch(std::uint64_t generation) noexcept = 0;
+  /// kOk, or kSystem when the device has failed; `error_text` then tells. Cheap enough for a 25 ms tick.
+  virtual Status health() noexcept = 0;
+  virtual std::string error_text() const = 0;
+  /// True when no worker code runs any more (kernel ended, thread at rest). Does not block.
+  virtual bool at_rest() noexcept = 0;
+  /// Asks the driver about a user range; CPU: always kOk. kInvalidArgument: error_text() names pointer and remedy.
+  virtual Status check_range(const void* pointer, std::uint64_t bytes, PointerInfo* info) noexcept = 0;
+
+  // --- teardown; the worker has exited or is given up
+  /// Lets go of the peers' windows.
+  virtual void close_peers() noexcept = 0;
+  /// Zeroes and frees the own window, or keeps it until process exit when a peer may still use it.
+  virtual void destroy_window(bool confirmed_closed) noexcept = 0;
+};
+
+std::unique_ptr<Executor> make_cpu_executor(const ExecutorConfig& config);
+/// @throws Error kUnsupported: built without CUDA, no driver, no device, or residency refused, with the reason
+std::unique_ptr<Executor> make_cuda_executor(const ExecutorConfig& config);
+/// Visible CUDA devices; 0 without CUDA or a driver (`why` tells). Does not create a context.
+int cuda_device_count(std::string* why = nullptr) noexcept;
+
+}  // namespace ringbell::host
+
+#endif  // RINGBELL_HOST_EXECUTOR_HPP_
