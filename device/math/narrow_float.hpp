@@ -15,8 +15,8 @@ namespace ringbell::device {
 inline constexpr std::uint32_t kFloat32Infinity = 0x7f800000;
 inline constexpr std::uint32_t kFloat32Nan = 0x7fc00000;
 
-/// A sign bit, `ExponentBits`, `MantissaBits`. `Infinity` is the first code above every finite one; it is a number only in
-/// the formats that have infinities. `Overflow` is what a finite value too large becomes, and an infinity as well.
+/// A sign bit, `ExponentBits`, `MantissaBits`. `Infinity` is the first code above every finite one; it is a number only
+/// in the formats that have infinities. `Overflow` is what a finite value too large becomes, and an infinity as well.
 template <int ExponentBits, int MantissaBits, std::uint32_t Infinity, std::uint32_t Overflow, std::uint32_t Nan>
 struct NarrowFloat {
   static constexpr int kBits = 1 + ExponentBits + MantissaBits;

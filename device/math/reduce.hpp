@@ -53,7 +53,8 @@ RINGBELL_HD RINGBELL_INLINE ElementShape element_shape(DType dtype) {
   return {64, false, false, 0, 0};
 }
 
-// Min and max pick one operand's bits: no float format is ever unpacked. Elements are compared at the top of a 64-bit word.
+// Min and max pick one operand's bits: no float format is ever unpacked. Elements are compared at the top of a 64-bit
+// word.
 RINGBELL_HD RINGBELL_INLINE std::uint64_t pick_word(std::uint64_t a, std::uint64_t b, const ElementShape& shape,
                                                     bool smaller) {
   constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
@@ -63,8 +64,12 @@ RINGBELL_HD RINGBELL_INLINE std::uint64_t pick_word(std::uint64_t a, std::uint64
     const std::uint64_t x = (a >> at) << spare;
     const std::uint64_t y = (b >> at) << spare;
     // Flipped so that unsigned order is the elements' order; of a negative float every bit, so that -0 < +0.
-    const std::uint64_t x_key = x ^ (shape.is_float && (x & kSign) != 0 ? ~std::uint64_t{0} : shape.is_signed ? kSign : 0);
-    const std::uint64_t y_key = y ^ (shape.is_float && (y & kSign) != 0 ? ~std::uint64_t{0} : shape.is_signed ? kSign : 0);
+    const std::uint64_t x_key = x ^ (shape.is_float && (x & kSign) != 0 ? ~std::uint64_t{0}
+                                     : shape.is_signed                  ? kSign
+                                                                        : 0);
+    const std::uint64_t y_key = y ^ (shape.is_float && (y & kSign) != 0 ? ~std::uint64_t{0}
+                                     : shape.is_signed                  ? kSign
+                                                                        : 0);
     std::uint64_t element = ((x_key < y_key) == smaller ? x : y) >> spare;
     const std::uint64_t limit = shape.infinity << spare;
     if (shape.is_float && ((x & ~kSign) > limit || (y & ~kSign) > limit)) element = shape.nan;
@@ -101,26 +106,30 @@ RINGBELL_HD RINGBELL_INLINE std::uint64_t divide_integers(std::uint64_t sum, std
   return quotient;
 }
 
-/// Sum or product, then times `scale` (1 changes nothing), in float32 or float64; every NaN becomes `nan`.
 template <class Float>
-RINGBELL_HD RINGBELL_INLINE Float fold_floats(Float a, Float b, bool product, Float scale, Float nan) {
-  const Float folded = multiply_rounded(product ? multiply_rounded(a, b) : add_rounded(a, b), scale);
-  return folded == folded ? folded : nan;
+RINGBELL_HD RINGBELL_INLINE Float canonical(Float value, Float nan) {
+  return value == value ? value : nan;
+}
+
+/// Sum or product, then times `scale`: 1 changes nothing and is cheaper than a branch for every operation.
+template <class Float>
+RINGBELL_HD RINGBELL_INLINE Float fold_floats(Float a, Float b, bool product, Float scale) {
+  return multiply_rounded(product ? multiply_rounded(a, b) : add_rounded(a, b), scale);
 }
 
 RINGBELL_HD RINGBELL_INLINE std::uint64_t fold_float64(std::uint64_t a, std::uint64_t b, bool product, double scale) {
   const double nan = bits_as<double>(std::uint64_t{0x7ff8000000000000});
-  return bits_as<std::uint64_t>(fold_floats(bits_as<double>(a), bits_as<double>(b), product, scale, nan));
+  return bits_as<std::uint64_t>(canonical(fold_floats(bits_as<double>(a), bits_as<double>(b), product, scale), nan));
 }
 
-RINGBELL_HD RINGBELL_INLINE std::uint64_t fold_float32(std::uint64_t a, std::uint64_t b, bool product, float scale) {
+/// `fold` on both float32 of a word; every NaN becomes the canonical one.
+template <class Fold>
+RINGBELL_HD RINGBELL_INLINE std::uint64_t each_float32(std::uint64_t a, std::uint64_t b, Fold fold) {
   std::uint64_t folded = 0;
-  RINGBELL_UNROLL
   for (int at = 0; at < 64; at += 32) {
-    const float element =
-        fold_floats(bits_as<float>(static_cast<std::uint32_t>(a >> at)),
-                    bits_as<float>(static_cast<std::uint32_t>(b >> at)), product, scale, bits_as<float>(kFloat32Nan));
-    folded |= std::uint64_t{bits_as<std::uint32_t>(element)} << at;
+    const float x = bits_as<float>(static_cast<std::uint32_t>(a >> at));
+    const float y = bits_as<float>(static_cast<std::uint32_t>(b >> at));
+    folded |= std::uint64_t{bits_as<std::uint32_t>(canonical(fold(x, y), bits_as<float>(kFloat32Nan)))} << at;
   }
   return folded;
 }
@@ -130,21 +139,25 @@ template <class Format>
 RINGBELL_HD RINGBELL_INLINE std::uint64_t fold_narrow(std::uint64_t a, std::uint64_t b, bool product, float scale) {
   constexpr std::uint64_t kMask = (std::uint64_t{1} << Format::kBits) - 1;
   std::uint64_t folded = 0;
-  RINGBELL_UNROLL
   for (int at = 0; at < 64; at += Format::kBits) {
     const float x = Format::to_float(static_cast<std::uint32_t>((a >> at) & kMask));
     const float y = Format::to_float(static_cast<std::uint32_t>((b >> at) & kMask));
-    const float element = multiply_rounded(product ? multiply_rounded(x, y) : add_rounded(x, y), scale);
+    const float element = fold_floats(x, y, product, scale);
     folded |= std::uint64_t{Format::from_float(element)} << at;
   }
   return folded;
 }
 
-/// `fold` on one word, or on both of a quad when `words` is 2.
+/// `fold` on one word, or on both of a quad when `words` is 2: a loop, so that its code is there once.
 template <class Fold>
 RINGBELL_HD RINGBELL_INLINE Quad each_word(Quad a, Quad b, int words, Fold fold) {
-  Quad folded{fold(a.lo, b.lo), 0};
-  if (words == 2) folded.hi = fold(a.hi, b.hi);
+  Quad folded{0, 0};
+  for (int word = 0; word < words; ++word) {
+    folded.lo = folded.hi;
+    folded.hi = fold(a.lo, b.lo);
+    a.lo = a.hi;
+    b.lo = b.hi;
+  }
   return folded;
 }
 
@@ -171,7 +184,9 @@ RINGBELL_HD inline __attribute__((noinline)) Quad reduce_words(Quad a, Quad b, R
   const float scale = divide ? reciprocal_rounded(static_cast<float>(rule.divide_by)) : 1.0F;
   switch (rule.dtype) {
     case DType::kFloat32:
-      return each_word(a, b, words, [&](std::uint64_t x, std::uint64_t y) { return fold_float32(x, y, product, scale); });
+      return each_word(a, b, words, [&](std::uint64_t v, std::uint64_t w) {
+        return each_float32(v, w, [&](float x, float y) { return fold_floats(x, y, product, scale); });
+      });
     case DType::kFloat16:
       return each_word(a, b, words,
                        [&](std::uint64_t x, std::uint64_t y) { return fold_narrow<Float16>(x, y, product, scale); });
@@ -192,7 +207,7 @@ RINGBELL_HD RINGBELL_INLINE bool is_float32_sum(ReduceRule rule) {
 }
 
 RINGBELL_HD RINGBELL_INLINE std::uint64_t add_float32(std::uint64_t a, std::uint64_t b) {
-  return fold_float32(a, b, false, 1.0F);
+  return each_float32(a, b, [](float x, float y) { return add_rounded(x, y); });
 }
 
 }  // namespace detail
@@ -200,7 +215,7 @@ RINGBELL_HD RINGBELL_INLINE std::uint64_t add_float32(std::uint64_t a, std::uint
 /// Folds 8 bytes of packed elements (little endian). The operands may be given in either order: the bits are the same.
 RINGBELL_HD RINGBELL_INLINE std::uint64_t reduce(std::uint64_t arrived, std::uint64_t own, ReduceRule rule) {
   if (detail::is_float32_sum(rule)) return detail::add_float32(arrived, own);
-  return detail::reduce_words({arrived, 0}, {own, 0}, rule, 1).lo;
+  return detail::reduce_words({arrived, 0}, {own, 0}, rule, 1).hi;
 }
 
 /// Folds 16 bytes of packed elements: the same bits as two folds of 8 bytes.
