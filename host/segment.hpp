@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "device/ringbell_types.hpp"
 #include "device/ringbell_unique_id.hpp"
 #include "host/clock.hpp"
 #include "host/segment_layout.hpp"
@@ -69,20 +70,33 @@ class Segment {
   void publish_phase(Phase phase) noexcept;
   [[nodiscard]] Phase phase(int rank) const noexcept;
   [[nodiscard]] Phase reached(int rank) const noexcept;
-  /// Writes `text` (cut to the card's buffer) and publishes kFailed. The first text wins.
-  void publish_failure(std::string_view text) noexcept;
-  /// Empty unless phase(rank) == kFailed.
-  [[nodiscard]] std::string failure_text(int rank) const;
+  /// Writes `text` (cut to the card's buffer) and publishes kFailed. The first text wins. One thread of the rank at a time.
+  /// @param verdict kOk: the text is this rank's own failure; else it is about the group ("rank 2 died ..."), and every
+  ///   rank that reads it repeats it unchanged with this status
+  void publish_failure(std::string_view text, Status verdict = Status::kOk) noexcept;
+  struct Failure {
+    Status status;
+    std::string text;  ///< "rank 2 failed to start: ..", or the verdict
+  };
+  /// Why `rank` failed. Precondition: phase(rank) == kFailed.
+  [[nodiscard]] Failure failure(int rank) const;
+  /// The rank that two processes claim, -1 when there is none.
+  [[nodiscard]] int doubly_claimed_rank() const noexcept;
+  [[nodiscard]] std::string double_claim_text(int rank) const;
+  /// True once somebody has taken the rank. Before, nothing can be said of it.
+  [[nodiscard]] bool is_claimed(int rank) const noexcept;
+  /// Of the rank's owner, in the owner's PID namespace; 0 when not known. For messages.
+  [[nodiscard]] std::uint32_t owner_pid(int rank) const noexcept;
 
   /// Removes the name if it still leads to this segment. Idempotent. @return true when nothing is left under the name.
   bool unlink_name() noexcept;
 
  private:
   Segment() = default;
-  void create(const UniqueId& id, Deadline deadline);
-  void open(const UniqueId& id, Deadline deadline);
   void claim();
+  void write_identity();
   void reserve_own_pages();
+  void linger_after_failure() const noexcept;
   void close() noexcept;
 
   int rank_ = 0;
@@ -90,7 +104,7 @@ class Segment {
   SegmentGeometry geometry_;
   std::string name_;
   std::shared_ptr<SharedMapping> mapping_;
-  std::uint64_t owner_token_ = 0;
+  std::uint64_t opened_at_ns_ = 0;
   bool claimed_ = false;
 };
 

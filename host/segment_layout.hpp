@@ -43,7 +43,7 @@ const char* phase_name(Phase phase) noexcept;
 
 /// Taken by compare-exchange; not a single-writer line: every process that believes to be this rank writes here.
 struct alignas(kLineBytes) ClaimLine {
-  std::uint64_t owner;      ///< process token of the rank's owner; 0 = free. Any claimant writes, once; all read
+  std::uint64_t owner;      ///< random, never 0, of the Segment that won; 0 = free. Any claimant writes, once; all read
   std::uint64_t owner_pid;  ///< writer: the owner, after winning; readers: messages only; 0 = not yet written
   std::uint64_t second;     ///< pid (or 1) of the first claimant that came too late; 0 = none. All read
   std::byte unused[kLineBytes - 24];
@@ -125,15 +125,17 @@ struct alignas(kPageBytes) RankCard {
   std::byte agreement[2048];          ///< opaque here: what ranks must agree on, written and compared by the communicator
 
   // valid from kFailed
+  std::uint32_t error_verdict;        ///< 0: `error_text` is this rank's own; else a Status: all ranks repeat the text
+  std::uint32_t unused_error_word;
   char error_text[512];               ///< ends with 0
 
-  std::byte unused[kPageBytes - 64 - 232 - 2048 - 512];
+  std::byte unused[kPageBytes - 2856];
 };
 static_assert(offsetof(RankCard, device_kind) == 64);
 static_assert(offsetof(RankCard, gpu_uuid) == 72);
 static_assert(offsetof(RankCard, window_handle) == 200);
 static_assert(offsetof(RankCard, agreement) == 288);
-static_assert(offsetof(RankCard, error_text) == 2336);
+static_assert(offsetof(RankCard, error_text) == 2344);
 static_assert(sizeof(RankCard) == kPageBytes);
 static_assert(std::is_standard_layout_v<RankCard> && std::is_trivially_copyable_v<RankCard>);
 

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+#include "host/fence.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "host/clock.hpp"
+#include "host/error.hpp"
+
+namespace ringbell::host {
+namespace {
+
+constexpr std::uint64_t kSpinNs = 20'000;
+constexpr std::uint64_t kFirstSleepNs = 50'000;
+constexpr std::uint64_t kLongestSleepNs = 1'000'000;
+constexpr std::uint64_t kCheckEveryNs = 10'000'000;  // well under the 25 ms tick and the 100 ms stale limit
+
+/// Spins, then sleeps longer and longer.
+class Pause {
+ public:
+  void operator()() noexcept {
+    if (monotonic_ns() - start_ns_ < kSpinNs) {
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+      return;
+    }
+    const timespec sleep{0, static_cast<long>(sleep_ns_)};
+    nanosleep(&sleep, nullptr);
+    sleep_ns_ = std::min(sleep_ns_ * 2, kLongestSleepNs);
+  }
+  [[nodiscard]] double waited_seconds() const noexcept {
+    return static_cast<double>(monotonic_ns() - start_ns_) / static_cast<double>(kNanosPerSecond);
+  }
+
+ private:
+  std::uint64_t start_ns_ = monotonic_ns();
+  std::uint64_t sleep_ns_ = kFirstSleepNs;
+};
+
+bool has_passed(Phase at, Phase awaited) noexcept { return at != Phase::kFailed && at >= awaited; }
+
+std::string absent_text(const Segment& segment, const Liveness& liveness, Phase awaited, double waited_seconds) {
+  std::string list;
+  int absent = 0;
+  for (int rank = 0; rank < segment.world(); ++rank) {
+    if (has_passed(segment.phase(rank), awaited)) continue;
+    ++absent;
+    if (!list.empty()) list += ", ";
+    if (!segment.is_claimed(rank)) {
+      list += fmt::format("rank {} never started", rank);
+    } else {
+      list += fmt::format("{} got to '{}'", liveness.describe(rank), phase_name(segment.reached(rank)));
+    }
+  }
+  return fmt::format("{} of {} ranks did not get to '{}' in {:.1f} s: {}", absent, segment.world(), phase_name(awaited),
+                     waited_seconds, list);
+}
+
+}  // namespace
+
+void Fence::publish(Phase phase) noexcept {
+  if (phase == Phase::kOpened && segment_.rank() == 0) segment_.unlink_name();
+  segment_.publish_phase(phase);
+}
+
+Status Fence::try_wait_all(Phase awaited, Deadline deadline, std::string* why) noexcept {
+  const bool teardown = awaited == Phase::kClosed;
+  Pause pause;
+  std::uint64_t checked_ns = 0;
+  try {
+    while (true) {
+      const std::uint64_t now = monotonic_ns();
+      const bool check = now - checked_ns >= kCheckEveryNs;
+      bool all = true;
+      bool suspended = false;
+      for (int rank = 0; rank < segment_.world(); ++rank) {
+        Phase at = segment_.phase(rank);
+        if (at == Phase::kFailed) {
+          if (teardown) continue;
+          auto failure = segment_.failure(rank);
+          if (why != nullptr) *why = std::move(failure.text);
+          return failure.status;
+        }
+        if (has_passed(at, awaited)) continue;
+        if (check && rank != segment_.rank()) {
+          const PeerState state = liveness_.peer(rank);
+          // Read again: it may have published and left between the two looks.
+          if (state == PeerState::kLost && !has_passed(at = segment_.phase(rank), awaited) && at != Phase::kFailed) {
+            if (teardown) continue;
+            if (why != nullptr) *why = fmt::format("{} died during set-up", liveness_.describe(rank));
+            return Status::kPeerLost;
+          }
+          suspended = suspended || state == PeerState::kSuspended;
+        }
+        all = false;
+      }
+      if (all) return Status::kOk;
+      if (check) {
+        if (const int twice = teardown ? -1 : segment_.doubly_claimed_rank(); twice >= 0) {
+          if (why != nullptr) *why = segment_.double_claim_text(twice);
+          return Status::kInvalidArgument;
+        }
+        liveness_.tick();
+        if (suspended && checked_ns != 0 && !deadline.is_never()) {
+          deadline = Deadline::after_ns(deadline.remaining_ns() + (now - checked_ns));
+        }
+        checked_ns = now;
+        if (deadline.expired()) {
+          if (why != nullptr) *why = absent_text(segment_, liveness_, awaited, pause.waited_seconds());
+          return Status::kTimeout;
+        }
+      }
+      pause();
+    }
+  } catch (...) {  // out of memory for a text
+    return Status::kSystem;
+  }
+}
+
+void Fence::wait_all(Phase phase, Deadline deadline) {
+  std::string why;
+  const Status status = try_wait_all(phase, deadline, &why);
+  if (status == Status::kOk) return;
+  if (status == Status::kTimeout) why += "; start all ranks with the same id and world, or raise RINGBELL_INIT_TIMEOUT_S";
+  segment_.publish_failure(why, status);
+  throw Error(status, why);
+}
+
+}  // namespace ringbell::host

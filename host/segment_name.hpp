@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is found under a segment's name in /dev/shm: who owns it, is it ours to join, may it be removed. Internal to
+// host/segment*.cpp; layouts beyond magic, version and locks are host/segment_layout.hpp.
+#ifndef RINGBELL_HOST_SEGMENT_NAME_HPP_
+#define RINGBELL_HOST_SEGMENT_NAME_HPP_
+
+#include <sys/stat.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "device/ringbell_unique_id.hpp"
+#include "host/clock.hpp"
+#include "host/segment_layout.hpp"
+
+namespace ringbell::host {
+
+class SharedMapping;
+
+/// What the caller expects in the header.
+struct SegmentExpectation {
+  const UniqueId& id;
+  const std::string& name;
+  int rank;
+  int world;
+  SegmentGeometry geometry;
+};
+
+/// "/dev/shm/ringbell-.."
+std::string shm_path(const std::string& name);
+
+/// Makes, sizes, locks (byte 0), reserves header and cards, fills the header. A leftover whose owner is gone is removed
+/// first. @throws Error; nothing is left behind.
+std::shared_ptr<SharedMapping> create_segment_file(const SegmentExpectation& expected, Deadline deadline);
+
+/// Waits for rank 0's segment, checks it, maps it (or takes this process's mapping of it). @throws Error.
+std::shared_ptr<SharedMapping> open_segment_file(const SegmentExpectation& expected, Deadline deadline);
+
+/// Reserves pages of the file. @throws Error(kSystem) with needed and free bytes when /dev/shm is full.
+void reserve_pages(int fd, std::size_t offset, std::size_t bytes, std::size_t total_bytes);
+
+/// Throws Error(kSystem) unless `info` is a regular file of this user that nobody else may touch.
+void refuse_unless_private(const std::string& name, const struct stat& info);
+
+/// Removes the name when its segment is dead: no process locks or holds it, and it is ringbell's or never got a header.
+/// @return empty when nothing is left under the name, else why it was not removed.
+std::string remove_dead_segment(const std::string& name);
+
+}  // namespace ringbell::host
+
+#endif  // RINGBELL_HOST_SEGMENT_NAME_HPP_
