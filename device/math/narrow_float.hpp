@@ -30,7 +30,7 @@ struct NarrowFloat {
   static constexpr std::uint32_t kInfinity = Infinity;
   static constexpr bool kHasInfinity = Infinity != Nan;
 
-  /// Exact. Bits of `code` above kBits are ignored; any NaN gives the canonical one.
+  /// Exact. Bits of `code` above kBits are ignored; a NaN gives some NaN.
   RINGBELL_HD static RINGBELL_INLINE float to_float(std::uint32_t code) {
     const std::uint32_t magnitude = code & kMagnitudeMask;
     std::uint32_t bits = (magnitude << kDroppedBits) + kRebias;

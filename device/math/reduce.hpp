@@ -161,16 +161,18 @@ RINGBELL_HD RINGBELL_INLINE Quad each_word(Quad a, Quad b, int words, Fold fold)
   return folded;
 }
 
-/// Everything but the fast path, out of line so that a caller keeps the registers of a call and not of twelve types.
+/// Everything but the fast paths, out of line so that a caller keeps the registers of a call and not of twelve types.
+/// The result is in `hi` when `words` is 1.
 RINGBELL_HD inline __attribute__((noinline)) Quad reduce_words(Quad a, Quad b, ReduceRule rule, int words) {
-  const bool product = rule.op == ReduceOp::kProd;
-  const bool divide = rule.op == ReduceOp::kAvg && rule.divide_by != 0;
-  const ElementShape shape = element_shape(rule.dtype);
   if (rule.op == ReduceOp::kMin || rule.op == ReduceOp::kMax) {
+    const ElementShape shape = element_shape(rule.dtype);
     const bool smaller = rule.op == ReduceOp::kMin;
     return each_word(a, b, words, [&](std::uint64_t x, std::uint64_t y) { return pick_word(x, y, shape, smaller); });
   }
-  if (!shape.is_float) {
+  const bool product = rule.op == ReduceOp::kProd;
+  const bool divide = rule.op == ReduceOp::kAvg && rule.divide_by != 0;
+  if (static_cast<std::uint8_t>(rule.dtype) > static_cast<std::uint8_t>(DType::kFloat8E5M2)) {
+    const ElementShape shape = element_shape(rule.dtype);
     return each_word(a, b, words, [&](std::uint64_t x, std::uint64_t y) {
       if (product) return multiply_integers(x, y, shape.bits);
       const std::uint64_t sum = add_integers(x, y, shape.bits);
@@ -182,46 +184,61 @@ RINGBELL_HD inline __attribute__((noinline)) Quad reduce_words(Quad a, Quad b, R
     return each_word(a, b, words, [&](std::uint64_t x, std::uint64_t y) { return fold_float64(x, y, product, scale); });
   }
   const float scale = divide ? reciprocal_rounded(static_cast<float>(rule.divide_by)) : 1.0F;
-  switch (rule.dtype) {
-    case DType::kFloat32:
-      return each_word(a, b, words, [&](std::uint64_t v, std::uint64_t w) {
-        return each_float32(v, w, [&](float x, float y) { return fold_floats(x, y, product, scale); });
-      });
-    case DType::kFloat16:
-      return each_word(a, b, words,
-                       [&](std::uint64_t x, std::uint64_t y) { return fold_narrow<Float16>(x, y, product, scale); });
-    case DType::kBFloat16:
-      return each_word(a, b, words,
-                       [&](std::uint64_t x, std::uint64_t y) { return fold_narrow<BFloat16>(x, y, product, scale); });
-    case DType::kFloat8E4M3:
-      return each_word(a, b, words,
-                       [&](std::uint64_t x, std::uint64_t y) { return fold_narrow<Float8E4M3>(x, y, product, scale); });
-    default:
-      return each_word(a, b, words,
-                       [&](std::uint64_t x, std::uint64_t y) { return fold_narrow<Float8E5M2>(x, y, product, scale); });
+  if (rule.dtype == DType::kFloat32) {
+    return each_word(a, b, words, [&](std::uint64_t v, std::uint64_t w) {
+      return each_float32(v, w, [&](float x, float y) { return fold_floats(x, y, product, scale); });
+    });
   }
-}
-
-RINGBELL_HD RINGBELL_INLINE bool is_float32_sum(ReduceRule rule) {
-  return rule.dtype == DType::kFloat32 && rule.op == ReduceOp::kSum;
+  const auto narrow = [&](auto format) {
+    return each_word(a, b, words, [&](std::uint64_t x, std::uint64_t y) {
+      return fold_narrow<decltype(format)>(x, y, product, scale);
+    });
+  };
+  if (rule.dtype == DType::kFloat16) return narrow(Float16{});
+  if (rule.dtype == DType::kBFloat16) return narrow(BFloat16{});
+  return rule.dtype == DType::kFloat8E4M3 ? narrow(Float8E4M3{}) : narrow(Float8E5M2{});
 }
 
 RINGBELL_HD RINGBELL_INLINE std::uint64_t add_float32(std::uint64_t a, std::uint64_t b) {
   return each_float32(a, b, [](float x, float y) { return add_rounded(x, y); });
 }
 
+template <class Format>
+RINGBELL_HD RINGBELL_INLINE std::uint64_t add_pairs(std::uint64_t a, std::uint64_t b) {
+  const std::uint32_t low = Format::add_pair(static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(b));
+  const std::uint32_t high = Format::add_pair(static_cast<std::uint32_t>(a >> 32), static_cast<std::uint32_t>(b >> 32));
+  return low | (std::uint64_t{high} << 32);
+}
+
+/// The folds worth inlining: sums (an average is one until its last fold) of the types that models are served in.
+RINGBELL_HD RINGBELL_INLINE bool is_sum(ReduceRule rule) {
+  return rule.op == ReduceOp::kSum || (rule.op == ReduceOp::kAvg && rule.divide_by == 0);
+}
+
 }  // namespace detail
 
 /// Folds 8 bytes of packed elements (little endian). The operands may be given in either order: the bits are the same.
 RINGBELL_HD RINGBELL_INLINE std::uint64_t reduce(std::uint64_t arrived, std::uint64_t own, ReduceRule rule) {
-  if (detail::is_float32_sum(rule)) return detail::add_float32(arrived, own);
+  if (detail::is_sum(rule)) {
+    if (rule.dtype == DType::kFloat32) return detail::add_float32(arrived, own);
+    if (rule.dtype == DType::kBFloat16) return detail::add_pairs<BFloat16>(arrived, own);
+    if (rule.dtype == DType::kFloat16) return detail::add_pairs<Float16>(arrived, own);
+  }
   return detail::reduce_words({arrived, 0}, {own, 0}, rule, 1).hi;
 }
 
-/// Folds 16 bytes of packed elements: the same bits as two folds of 8 bytes.
+/// Folds 16 bytes of packed elements: the same bits as two folds of 8 bytes, and one decision instead of two.
 RINGBELL_HD RINGBELL_INLINE Quad reduce(Quad arrived, Quad own, ReduceRule rule) {
-  if (detail::is_float32_sum(rule)) {
-    return {detail::add_float32(arrived.lo, own.lo), detail::add_float32(arrived.hi, own.hi)};
+  if (detail::is_sum(rule)) {
+    if (rule.dtype == DType::kFloat32) {
+      return {detail::add_float32(arrived.lo, own.lo), detail::add_float32(arrived.hi, own.hi)};
+    }
+    if (rule.dtype == DType::kBFloat16) {
+      return {detail::add_pairs<BFloat16>(arrived.lo, own.lo), detail::add_pairs<BFloat16>(arrived.hi, own.hi)};
+    }
+    if (rule.dtype == DType::kFloat16) {
+      return {detail::add_pairs<Float16>(arrived.lo, own.lo), detail::add_pairs<Float16>(arrived.hi, own.hi)};
+    }
   }
   return detail::reduce_words(arrived, own, rule, 2);
 }
