@@ -4,8 +4,8 @@
 """Includes follow the arrow device <- host <- runtime <- {tests, bench, tools}, and CUDA stays in its files.
 
 Also: quoted includes go by path from the root and exist; nothing outside *.cuh and *.cu includes a CUDA header, apart
-from *_cuda.* and tests/gpu; only device/config.hpp asks which compiler reads it (a guard that is an #error may too, and
-device/math/ may pick an intrinsic by __CUDA_ARCH__).
+from *_cuda.* and tests/gpu; only device/config.hpp asks which compiler reads it (a guard that is an #error may too, the
+installed headers do not have it, and device/math/ may pick an intrinsic by __CUDA_ARCH__).
 """
 import pathlib
 import re
@@ -25,6 +25,7 @@ CUDA_HEADER = re.compile(r"^(cuda|cub/|thrust/|nvml|nccl|cupti|cooperative_group
 # What a worker runs has no OS, allocation or exceptions: freestanding headers, and <atomic> in the CPU memory operations.
 DEVICE_STD = {"array", "atomic", "bit", "climits", "cmath", "compare", "concepts", "cstddef", "cstdint", "cstring", "limits",
               "span", "tuple", "type_traits", "utility", "version", "emmintrin.h", "immintrin.h", "xmmintrin.h"}
+PUBLIC = re.compile(r"^(device/ringbell_\w+\.hpp|runtime/ringbell\.h(pp)?)$")
 # Public types (device/ringbell_*.hpp) are what applications see: they may use the standard library.
 DEVICE_EXEMPT = re.compile(r"^device/(ringbell_\w+\.hpp|cuda/)|_cpu\.hpp$|\.cuh$|\.cu$")
 
@@ -35,7 +36,7 @@ def check_text(name, text, exists):
     layer = name.split("/")[0]
     for kind, target in INCLUDE.findall(text):
         if kind == '"':
-            if "/" not in target and re.match(r"device/ringbell_\w+\.hpp$", name) and exists(f"device/{target}"):
+            if "/" not in target and PUBLIC.search(name) and exists(f"device/{target}"):
                 continue  # public headers stand beside each other when installed
             if "/" not in target:
                 errors.append(f"{name}: \"{target}\": quoted includes go by path from the root")
@@ -54,7 +55,7 @@ def check_text(name, text, exists):
     code = re.sub(r"#\s*if\w*\s.*__CUDACC__.*\n\s*#\s*error", "", code)
     if name.startswith("device/math/"):
         code = code.replace("__CUDA_ARCH__", "")
-    if re.search(r"__CUDACC__|__CUDA_ARCH__", code) and name != "device/config.hpp" and not name.endswith((".cuh", ".cu")):
+    if re.search(r"__CUDACC__|__CUDA_ARCH__", code) and name != "device/config.hpp" and not PUBLIC.search(name) and not name.endswith((".cuh", ".cu")):
         errors.append(f"{name}: only device/config.hpp asks which compiler reads it")
     return errors
 

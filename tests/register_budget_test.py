@@ -65,8 +65,8 @@ ptxas info    : Used 65 registers, used 0 barriers, 8 bytes cumulative stack siz
 
 
 def compile_once(nvcc, root, arch, folder):
-    command = [nvcc, "-cubin", f"-arch=sm_{arch}", "-std=c++20", "-O3", "-Xptxas", "-v", "--fmad=false", "-I", str(root),
-               "-Xcompiler", "-ffp-contract=off", "-o", os.path.join(folder, "kernel.cubin"), str(root / KERNEL)]
+    command = [nvcc, "-cubin", f"-arch=sm_{arch}", "-std=c++20", "-O3", "-DNDEBUG", "-Xptxas", "-v", "--fmad=false",
+               "-DRINGBELL_WITH_CUDA=1", "-I", str(root), "-Xcompiler", "-ffp-contract=off", "-o", os.path.join(folder, "kernel.cubin"), str(root / KERNEL)]
     log = pathlib.Path(folder) / "ptxas.txt"
     start = time.monotonic()
     with open(log, "w", encoding="utf-8") as stream:

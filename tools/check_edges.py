@@ -19,7 +19,7 @@ SUFFIXES = {".hpp", ".cpp", ".cuh", ".cu", ".h"}
 EDGES_FILE = "device/mem/edges.hpp"
 COMMENT = re.compile(r"//[/!<]*\s*edge\s+([A-Za-z0-9_]+)\s*:\s*([a-z_]+)")
 USE = re.compile(r"\bEdge::(k\w+)")
-BOTH = re.compile(r"fence|sync|barrier")
+BOTH = re.compile(r"fence|sync|barrier|agree")
 RELEASE = re.compile(r"release|publish|store|signal")
 ACQUIRE = re.compile(r"acquire|read|load|poll|wait|await")
 
@@ -32,14 +32,16 @@ def operation_of(text, position):
     """@return the name of the call whose argument list holds `position`, or ''."""
     depth = 0
     for index in range(position - 1, max(position - 600, -1), -1):
-        if text[index] == ")":
+        if text[index] in ")}":
             depth += 1
-        elif text[index] == "(":
+        elif text[index] in "({":
+            if depth == 0 and text[index] == "{":
+                return ""
             if depth == 0:
                 found = re.search(r"(\w+)\s*(?:<[^<>()]*>)?\s*$", text[max(index - 80, 0):index])
                 return found.group(1) if found else ""
             depth -= 1
-        elif text[index] in ";{}" and depth == 0:
+        elif text[index] == ";" and depth == 0:
             return ""
     return ""
 
@@ -99,7 +101,7 @@ def check(files):
 def self_check():
     """The checker finds what it is for."""
     enum = {EDGES_FILE: "enum class Edge { kTail, kCredit };  // kNot here"}
-    good = "M::store_release(&a, f(b), Edge::kTail); M::load_acquire(&a, Edge::kTail); g.sync(Edge::kCredit);"
+    good = "if (x) { y(); } M::store_release(&a, Q{f(b)}, Edge::kTail); M::load_acquire(&a, Edge::kTail); g.sync(Edge::kCredit);"
     assert not check({**enum, "device/a.hpp": good})[1]
     assert check({**enum, "device/a.hpp": good.replace("load_acquire", "load_acquires_not").replace("acquire", "x").replace("load", "y")})[1]
     assert check({**enum, "device/a.hpp": good.replace("g.sync", "g.nothing")})[1]

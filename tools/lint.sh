@@ -70,7 +70,7 @@ report edges $?
 
 if [ "$mode" = --tidy ]; then
   folder=""
-  for candidate in build/debug build/release; do
+  for candidate in build/release build/debug; do
     [ -e "$candidate/compile_commands.json" ] && folder="$candidate" && break
   done
   if [ -z "$folder" ] || ! command -v clang-tidy > /dev/null; then
@@ -78,7 +78,7 @@ if [ "$mode" = --tidy ]; then
     status=1
   else
     printf '%s\n' "${files[@]}" | grep -E '^(host|runtime|tools)/[^/]*\.cpp$' | grep -vE '_cuda\.cpp$' |
-      while read -r file; do grep -qF "/$file\"" "$folder/compile_commands.json" && printf '%s\n' "$file"; done |
+      while read -r file; do if grep -qF "/$file\"" "$folder/compile_commands.json"; then printf '%s\n' "$file"; fi; done |
       xargs -r -P "$(nproc)" -n 1 clang-tidy --quiet -p "$folder" 2> /dev/null
     report clang-tidy $?
   fi
