@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The ringbell authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiler targets and the constants of the hardware. The only file that asks which compiler reads it.
+// Compiler targets and the constants of the hardware. Beside it only device/math asks which compiler reads it.
 #ifndef RINGBELL_DEVICE_CONFIG_HPP_
 #define RINGBELL_DEVICE_CONFIG_HPP_
 
@@ -13,10 +13,13 @@
 #if defined(__CUDACC__)
 #define RINGBELL_HD __host__ __device__
 #define RINGBELL_TARGET __device__
-#define RINGBELL_UNROLL _Pragma("unroll")
 #else
 #define RINGBELL_HD
 #define RINGBELL_TARGET
+#endif
+#if defined(__CUDA_ARCH__)
+#define RINGBELL_UNROLL _Pragma("unroll")
+#else
 #define RINGBELL_UNROLL
 #endif
 #define RINGBELL_INLINE inline __attribute__((always_inline))

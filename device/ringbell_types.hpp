@@ -9,6 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#if defined(__CUDACC__)
+#define RINGBELL_TYPES_HD __host__ __device__
+#else
+#define RINGBELL_TYPES_HD
+#endif
+
 namespace ringbell {
 
 /// What a call answers, grouped by what the caller must do next. Values are part of the wire format and of the C API.
@@ -61,7 +67,7 @@ enum class Protocol : std::uint8_t { kAuto = 0, kLL = 1, kLL128 = 2, kSimple = 3
 inline constexpr int kProtocolCount = 4;
 
 /// @return bytes of one element; 0 for a value outside the enum.
-constexpr std::size_t dtype_bytes(DType dtype) noexcept {
+RINGBELL_TYPES_HD constexpr std::size_t dtype_bytes(DType dtype) noexcept {
   switch (dtype) {
     case DType::kFloat8E4M3:
     case DType::kFloat8E5M2:
@@ -80,10 +86,10 @@ constexpr std::size_t dtype_bytes(DType dtype) noexcept {
 }
 
 /// @return true for the types that round: their results may depend on the order of the ranks.
-constexpr bool dtype_is_float(DType dtype) noexcept { return static_cast<int>(dtype) <= static_cast<int>(DType::kFloat8E5M2); }
+RINGBELL_TYPES_HD constexpr bool dtype_is_float(DType dtype) noexcept { return static_cast<int>(dtype) <= static_cast<int>(DType::kFloat8E5M2); }
 
 /// @return true for errors after which the communicator must be rebuilt.
-constexpr bool status_breaks_communicator(Status status) noexcept {
+RINGBELL_TYPES_HD constexpr bool status_breaks_communicator(Status status) noexcept {
   return status == Status::kTimeout || status == Status::kPeerLost || status == Status::kMismatch ||
          status == Status::kAborted || status == Status::kSystem;
 }

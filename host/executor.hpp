@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/ringbell_types.hpp"
 #include "device/worker/context.hpp"
@@ -18,6 +19,12 @@
 
 namespace ringbell::host {
 
+/// A word of the window that create_window sets after zeroing.
+struct InitialWord {
+  std::uint64_t offset;
+  std::uint64_t value;
+};
+
 struct ExecutorConfig {
   int rank = 0;
   int world = 1;
@@ -25,7 +32,8 @@ struct ExecutorConfig {
   bool allow_shared_device = false;
   bool resident = true;  ///< RINGBELL_RESIDENT
   std::uint64_t window_bytes = 0;
-  std::string fault;  ///< RINGBELL_FAULT, unparsed; empty: none
+  std::vector<InitialWord> initial_words;  ///< counters in the own window that do not start at 0
+  std::string fault;                       ///< RINGBELL_FAULT, unparsed; empty: none
 };
 
 /// What is known of a user range.
@@ -48,6 +56,8 @@ class Executor {
   /// After all ranks are kWritten: checks the cards together (same kind, shared GPU) and maps every peer's window.
   /// @param window [world] entries are set, own one included
   virtual void open_peers(Segment& segment, std::byte** window) = 0;
+  /// After open_peers: may LL128 lines cross between this rank and every peer? (link kind; the torn-line test)
+  virtual bool ll128_link() const noexcept = 0;
   /// Before any launch: everything that a launch needs exists afterwards (streams, loaded kernels, registered control
   /// bytes). Fills in the context's pointers as the worker sees them: control, queue, completions, persistent.
   /// @param context complete but for those pointers; persistent state starts as `initial`
@@ -63,6 +73,8 @@ class Executor {
   virtual bool at_rest() noexcept = 0;
   /// Asks the driver about a user range; CPU: always kOk. kInvalidArgument: error_text() names pointer and remedy.
   virtual Status check_range(const void* pointer, std::uint64_t bytes, PointerInfo* info) noexcept = 0;
+  /// Drops what is remembered about the allocation around `pointer`.
+  virtual void forget(const void* pointer) noexcept = 0;
 
   // --- teardown; the worker has exited or is given up
   /// Lets go of the peers' windows.

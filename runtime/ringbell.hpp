@@ -11,6 +11,7 @@
 #define RINGBELL_HPP_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -199,6 +200,7 @@ class RINGBELL_API Communicator {
 
  private:
   class Impl;
+  explicit Communicator(std::nullptr_t) noexcept;
   std::unique_ptr<Impl> impl_;
 };
 

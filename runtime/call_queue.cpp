@@ -1,0 +1,367 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/call_queue.hpp"
+
+#include <algorithm>
+#include <ctime>
+
+#include "device/mem/ops_cpu.hpp"
+#include "device/queue/producer.hpp"
+#include "host/error.hpp"
+#include "host/log.hpp"
+#include "runtime/failure_text.hpp"
+
+namespace ringbell {
+namespace {
+
+using device::CpuOps;
+using device::Edge;
+using device::LaunchRight;
+using device::Residency;
+
+constexpr unsigned kPollsPerState = 32;             // completion polls between two looks at the worker's state
+constexpr std::uint64_t kSleepAfterNs = 2'000'000;  // a wait this long no longer burns the core
+constexpr long kSleepNs = 50'000;
+constexpr std::uint64_t kParkingLimitNs = 1'000'000'000;  // PARKING resolves in microseconds unless the device is gone
+
+void sleep_ns(long nanos) noexcept {
+  const timespec pause{0, nanos};
+  nanosleep(&pause, nullptr);
+}
+
+}  // namespace
+
+CallQueue::CallQueue(host::Executor& executor, device::ControlBlock* control, device::CommandSlot* queue,
+                     device::Completion* completions, std::uint32_t depth, unsigned spins_before_yield)
+    : executor_(executor),
+      control_(control),
+      queue_(queue),
+      completions_(completions),
+      depth_(depth),
+      spins_before_yield_(spins_before_yield),
+      protocol_of_(depth, 0) {}
+
+// ---- submit ---------------------------------------------------------------------------------------------------------
+
+void CallQueue::retire_locked() noexcept {
+  while (retired_ < submitted_.load(std::memory_order_relaxed)) {
+    const device::Completion& line = completions_[retired_ & (depth_ - 1)];
+    const std::uint64_t word = CpuOps::load_acquire(&line.word, Edge::kCompletion);
+    if (device::completion_count(word) != retired_ + 1) return;
+    if (device::completion_status(word) != Status::kOk) {
+      note_failure(device::completion_status(word));
+      return;
+    }
+    ++stats_.calls;
+    stats_.sent_bytes[protocol_of_[retired_ & (depth_ - 1)]] += CpuOps::load_relaxed(&line.info);
+    ++retired_;
+  }
+}
+
+Status CallQueue::submit(std::span<const device::Command> commands, Ticket* tickets) noexcept {
+  {
+    const std::lock_guard lock(submit_mutex_);
+    if (broken()) return broken_status();
+    const std::uint64_t first = submitted_.load(std::memory_order_relaxed);
+    if (first + commands.size() - retired_ > depth_) {
+      retire_locked();
+      if (broken()) return broken_status();
+      if (first + commands.size() - retired_ > depth_) return Status::kAgain;
+    }
+    for (std::size_t i = 0; i < commands.size(); ++i) {
+      const std::uint64_t seq = first + i;
+      protocol_of_[seq & (depth_ - 1)] = static_cast<std::uint8_t>(commands[i].protocol);
+      device::publish_command<CpuOps>(queue_, depth_, seq, commands[i]);
+      tickets[i] = Ticket{seq, Status::kOk};
+    }
+    const device::Command& last = commands.back();
+    stats_.last_path = {last.algorithm, last.protocol, last.channels, last.chunk_bytes};
+    submitted_.store(first + commands.size(), std::memory_order_release);
+  }
+  CpuOps::fence_seq_cst(Edge::kPark);
+  const Status status = ensure_running();
+  // The commands are in the queue; a launch that failed is told by what waits for them.
+  if (status != Status::kOk) fail(status, executor_.error_text());
+  return Status::kOk;
+}
+
+// ---- launching ------------------------------------------------------------------------------------------------------
+
+void CallQueue::count_park(std::uint64_t state) noexcept {
+  const std::uint64_t generation = device::state_generation(state);
+  std::uint64_t counted = counted_generation_.load(std::memory_order_relaxed);
+  if (generation == 0 || counted >= generation) return;
+  if (counted_generation_.compare_exchange_strong(counted, generation)) {
+    parks_[static_cast<int>(device::state_reason(state))].fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+Status CallQueue::launch(std::uint64_t generation) noexcept {
+  // Dekker with park_and_stay: it raises stays_ and then looks for a launch; this claimed one and looks for stays_.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (stays_.load(std::memory_order_relaxed) != 0) {
+    device::give_back_launch<CpuOps>(&launched_, generation);
+    return Status::kOk;
+  }
+  const Status status = executor_.launch(generation);
+  if (status != Status::kOk) {
+    device::give_back_launch<CpuOps>(&launched_, generation);
+    return status;
+  }
+  launches_.fetch_add(1, std::memory_order_relaxed);
+  return Status::kOk;
+}
+
+Status CallQueue::ensure_running() noexcept {
+  std::uint64_t since = 0;
+  for (unsigned polls = 1;; ++polls) {
+    if (stays_.load(std::memory_order_relaxed) != 0) return Status::kOk;
+    switch (device::claim_launch<CpuOps>(&control_->state, &launched_)) {
+      case LaunchRight::kNotNeeded: return Status::kOk;
+      case LaunchRight::kBroken: return Status::kOk;  // told by the completion or by settle()
+      case LaunchRight::kMine: {
+        count_park(CpuOps::load_relaxed(&control_->state.state));
+        return launch(CpuOps::load_relaxed(&launched_));
+      }
+      case LaunchRight::kUnresolved: break;
+    }
+    CpuOps::pause(polls);
+    if (polls % 4096 == 0) {
+      const std::uint64_t now = host::monotonic_ns();
+      if (since == 0) since = now;
+      if (now - since > kParkingLimitNs) return executor_.health() == Status::kOk ? Status::kOk : Status::kSystem;
+    }
+  }
+}
+
+bool CallQueue::keep_going() noexcept {
+  bool outstanding = false;
+  {
+    const std::lock_guard lock(submit_mutex_);
+    retire_locked();
+    outstanding = retired_ < submitted_.load(std::memory_order_relaxed);
+  }
+  if (broken()) return false;
+  if (outstanding) {
+    const Status status = ensure_running();
+    if (status != Status::kOk) fail(status, executor_.error_text());
+  }
+  return outstanding;
+}
+
+// ---- completion -----------------------------------------------------------------------------------------------------
+
+void CallQueue::note_failure(Status status) noexcept {
+  Status none = Status::kOk;
+  const std::lock_guard lock(text_mutex_);
+  if (!broken_.compare_exchange_strong(none, status, std::memory_order_acq_rel)) return;
+  device::WaitRecord record;
+  auto* words = reinterpret_cast<std::uint64_t*>(&record);
+  const auto* from = reinterpret_cast<const std::uint64_t*>(&control_->failure);
+  for (std::size_t i = 0; i < sizeof record / 8; ++i) words[i] = CpuOps::load_relaxed(&from[i]);
+  record.status = status;
+  try {
+    broken_text_ = failure_text(record);
+    host::log_message(host::LogLevel::kError, broken_text_);
+  } catch (...) {
+    // No memory for a text: the status alone must do.
+  }
+}
+
+Status CallQueue::settle(std::uint64_t seq) noexcept {
+  const device::Completion& line = completions_[seq & (depth_ - 1)];
+  const std::uint64_t word = CpuOps::load_acquire(&line.word, Edge::kCompletion);
+  const std::uint64_t count = device::completion_count(word);
+  if (count == seq + 1) {
+    const Status status = device::completion_status(word);
+    if (status != Status::kOk) note_failure(status);
+    return status;
+  }
+  return count > seq + 1 ? Status::kStale : Status::kPending;
+}
+
+Status CallQueue::test(const Ticket& ticket) noexcept {
+  if (ticket.status != Status::kOk) return ticket.status;
+  if (ticket.seq >= submitted_.load(std::memory_order_acquire)) return Status::kInvalidArgument;
+  Status status = settle(ticket.seq);
+  if (status != Status::kPending) return status;
+  const std::uint64_t state = CpuOps::load_acquire(&control_->state.state, Edge::kState);
+  if (device::state_residency(state) == Residency::kBroken || broken()) {
+    status = settle(ticket.seq);  // the completion may have come just before
+    if (status != Status::kPending) return status;
+    if (!broken()) note_failure(Status::kAborted);
+    return broken_status() == Status::kSystem ? Status::kSystem : Status::kAborted;
+  }
+  if (device::state_residency(state) == Residency::kParked) {
+    const Status launched = ensure_running();
+    if (launched != Status::kOk) fail(launched, executor_.error_text());
+  }
+  return Status::kPending;
+}
+
+Status CallQueue::wait(const Ticket& ticket, host::Deadline deadline) noexcept {
+  if (ticket.status != Status::kOk) return ticket.status;
+  Status status = settle(ticket.seq);
+  if (status != Status::kPending) return status;
+  const std::uint64_t start = host::monotonic_ns();
+  for (unsigned polls = 1;; ++polls) {
+    status = polls % kPollsPerState == 0 ? test(ticket) : settle(ticket.seq);
+    if (status != Status::kPending) break;
+    if (polls % 256 == 0) {
+      if (deadline.expired()) {
+        status = Status::kAgain;
+        break;
+      }
+      if (host::monotonic_ns() - start > kSleepAfterNs) sleep_ns(kSleepNs);
+    }
+    CpuOps::pause(polls <= spins_before_yield_ ? 1 : CpuOps::kSpinsPerYield);
+  }
+  wait_ns_.fetch_add(host::monotonic_ns() - start, std::memory_order_relaxed);
+  return status;
+}
+
+// ---- hold, park, stop -----------------------------------------------------------------------------------------------
+
+void CallQueue::write_requests() noexcept {
+  std::uint64_t request = 0;
+  if (park_requests_ != 0 || stays_.load(std::memory_order_relaxed) != 0) request |= device::kRequestPark;
+  if (holds_ != 0) request |= device::kRequestHold;
+  if (exiting_) request |= device::kRequestExit;
+  CpuOps::store_relaxed(&control_->control.request, request);
+}
+
+Status CallQueue::hold() noexcept {
+  if (broken()) return broken_status();
+  const std::lock_guard lock(request_mutex_);
+  ++holds_;
+  write_requests();
+  return Status::kOk;
+}
+
+Status CallQueue::release() noexcept {
+  const std::lock_guard lock(request_mutex_);
+  if (holds_ == 0) return Status::kInvalidArgument;
+  --holds_;
+  write_requests();
+  return Status::kOk;
+}
+
+// Waits until the worker has said PARKED for the newest launch and its code no longer runs.
+Status CallQueue::await_parked(host::Deadline deadline) noexcept {
+  for (unsigned polls = 1;; ++polls) {
+    const std::uint64_t state = CpuOps::load_acquire(&control_->state.state, Edge::kState);
+    const bool parked = device::state_residency(state) == Residency::kParked &&
+                        device::state_generation(state) == CpuOps::load_acquire(&launched_, Edge::kStart);
+    if ((parked || device::state_residency(state) == Residency::kBroken) && executor_.at_rest()) {
+      if (parked) count_park(state);
+      return Status::kOk;
+    }
+    if (broken_status() == Status::kSystem) return Status::kSystem;
+    if (polls % 64 == 0) {
+      if (deadline.expired()) return Status::kAgain;
+      if (executor_.health() != Status::kOk) return Status::kSystem;
+    }
+    CpuOps::pause(polls);
+    if (polls > 100000) sleep_ns(kSleepNs);
+  }
+}
+
+Status CallQueue::park(host::Deadline deadline) noexcept {
+  const std::uint64_t before = submitted_.load(std::memory_order_acquire);
+  if (before != 0) {
+    const Status status = wait(Ticket{before - 1, Status::kOk}, deadline);
+    if (status == Status::kAgain) return status;
+    if (status != Status::kOk && status != Status::kStale) return status;
+  }
+  {
+    const std::lock_guard lock(request_mutex_);
+    ++park_requests_;
+    write_requests();
+  }
+  const Status status = await_parked(deadline);
+  const std::lock_guard lock(request_mutex_);
+  --park_requests_;
+  write_requests();
+  return status;
+}
+
+Status CallQueue::park_and_stay(host::Deadline deadline) noexcept {
+  const Status status = park(deadline);
+  if (status != Status::kOk) return status;
+  {
+    const std::lock_guard lock(request_mutex_);
+    stays_.fetch_add(1, std::memory_order_seq_cst);
+    write_requests();
+  }
+  // A submit may have launched in between; it is the last that can.
+  const Status parked = await_parked(deadline);
+  if (parked != Status::kOk) unpark();
+  return parked;
+}
+
+void CallQueue::unpark() noexcept {
+  {
+    const std::lock_guard lock(request_mutex_);
+    if (stays_.load(std::memory_order_relaxed) == 0) return;
+    stays_.fetch_sub(1, std::memory_order_seq_cst);
+    write_requests();
+  }
+  CpuOps::fence_seq_cst(Edge::kPark);
+  keep_going();
+}
+
+void CallQueue::abort(std::uint64_t code, const std::string& why) noexcept {
+  Status none = Status::kOk;
+  {
+    const std::lock_guard lock(text_mutex_);
+    if (!broken_.compare_exchange_strong(none, device::abort_status(code), std::memory_order_acq_rel)) return;
+    broken_text_ = why;
+  }
+  host::log_message(host::LogLevel::kError, why);
+  CpuOps::store_release(&control_->control.abort_code, code, Edge::kAbort);
+  // A parked worker must run once more to tell the peers.
+  CpuOps::fence_seq_cst(Edge::kPark);
+  (void)ensure_running();
+}
+
+void CallQueue::fail(Status status, const std::string& why) noexcept {
+  Status none = Status::kOk;
+  const std::lock_guard lock(text_mutex_);
+  if (!broken_.compare_exchange_strong(none, status, std::memory_order_acq_rel)) return;
+  broken_text_ = why;
+  host::log_message(host::LogLevel::kError, why);
+}
+
+bool CallQueue::stop(host::Deadline deadline) noexcept {
+  {
+    const std::lock_guard lock(request_mutex_);
+    exiting_ = true;
+    write_requests();
+  }
+  return await_parked(deadline) == Status::kOk;
+}
+
+std::string CallQueue::broken_text() const {
+  const std::lock_guard lock(text_mutex_);
+  return broken_text_;
+}
+
+Stats CallQueue::stats() noexcept {
+  const std::lock_guard lock(submit_mutex_);
+  if (!broken()) retire_locked();
+  count_park([&] {
+    const std::uint64_t state = CpuOps::load_acquire(&control_->state.state, Edge::kState);
+    return device::state_residency(state) == Residency::kParked ? state : 0;
+  }());
+  Stats stats = stats_;
+  stats.launches = launches_.load(std::memory_order_relaxed);
+  const auto parks = [&](device::ParkReason reason) {
+    return parks_[static_cast<int>(reason)].load(std::memory_order_relaxed);
+  };
+  stats.parks = {parks(device::ParkReason::kIdle), parks(device::ParkReason::kLease), parks(device::ParkReason::kPeerLease),
+                 parks(device::ParkReason::kRequest), parks(device::ParkReason::kBurstEnd)};
+  stats.wait_ns = wait_ns_.load(std::memory_order_relaxed);
+  return stats;
+}
+
+}  // namespace ringbell

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The host's half of a rank's queue: submit, completion, launch and park. Knows the worker's states and an executor that
+// can launch; knows nothing of set-up or peers.
+#ifndef RINGBELL_RUNTIME_CALL_QUEUE_HPP_
+#define RINGBELL_RUNTIME_CALL_QUEUE_HPP_
+
+#include <atomic>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/worker/context.hpp"
+#include "host/clock.hpp"
+#include "host/executor.hpp"
+#include "runtime/ringbell.hpp"
+
+namespace ringbell {
+
+class CallQueue {
+ public:
+  /// All must outlive this. `context` has host pointers to control block, queue and completions.
+  CallQueue(host::Executor& executor, device::ControlBlock* control, device::CommandSlot* queue,
+            device::Completion* completions, std::uint32_t depth, unsigned spins_before_yield);
+
+  /// Queues all commands, in order, or none. @return kOk, kAgain when there is no room, or what broke the queue.
+  Status submit(std::span<const device::Command> commands, Ticket* tickets) noexcept;
+  Status test(const Ticket& ticket) noexcept;
+  Status wait(const Ticket& ticket, host::Deadline deadline) noexcept;
+
+  Status hold() noexcept;
+  Status release() noexcept;
+  Status park(host::Deadline deadline) noexcept;
+  Status park_and_stay(host::Deadline deadline) noexcept;
+  void unpark() noexcept;
+
+  /// From any thread: the worker ends what it does, tells the peers, and never runs again.
+  /// @param code device::abort_code
+  void abort(std::uint64_t code, const std::string& why) noexcept;
+  /// The device failed: nothing will ever be written by the worker again.
+  void fail(Status status, const std::string& why) noexcept;
+  /// Asks the worker to leave for good; true when it is at rest before the deadline.
+  bool stop(host::Deadline deadline) noexcept;
+
+  /// Launches the worker if commands wait and nobody else does it. @return true while something is outstanding
+  bool keep_going() noexcept;
+
+  [[nodiscard]] bool broken() const noexcept { return broken_.load(std::memory_order_acquire) != Status::kOk; }
+  [[nodiscard]] Status broken_status() const noexcept { return broken_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::string broken_text() const;
+  [[nodiscard]] Stats stats() noexcept;
+
+ private:
+  Status ensure_running() noexcept;
+  Status launch(std::uint64_t generation) noexcept;
+  Status await_parked(host::Deadline deadline) noexcept;
+  void write_requests() noexcept;
+  void retire_locked() noexcept;
+  Status settle(std::uint64_t seq) noexcept;
+  void note_failure(Status status) noexcept;
+  void count_park(std::uint64_t state) noexcept;
+
+  host::Executor& executor_;
+  device::ControlBlock* const control_;
+  device::CommandSlot* const queue_;
+  device::Completion* const completions_;
+  const std::uint32_t depth_;
+  const unsigned spins_before_yield_;
+
+  std::mutex submit_mutex_;                 // orders submits; guards the fields down to `stats_`
+  std::vector<std::uint8_t> protocol_of_;   // by slot
+  std::uint64_t retired_ = 0;               // completions read and counted
+  Stats stats_;
+  std::atomic<std::uint64_t> submitted_{0};  // written under submit_mutex_, read anywhere
+  std::uint64_t launched_ = 0;               // newest generation launched; CpuOps atomics
+  std::atomic<std::uint64_t> launches_{0};
+  std::atomic<std::uint64_t> wait_ns_{0};
+  std::atomic<std::uint64_t> parks_[device::kParkReasonCount]{};
+  std::atomic<std::uint64_t> counted_generation_{0};
+
+  std::mutex request_mutex_;  // guards the counts below and the request word
+  unsigned holds_ = 0;
+  unsigned park_requests_ = 0;
+  bool exiting_ = false;
+  std::atomic<unsigned> stays_{0};  // scopes that keep the worker away
+
+  mutable std::mutex text_mutex_;
+  std::string broken_text_;  // under text_mutex_
+  std::atomic<Status> broken_{Status::kOk};
+};
+
+}  // namespace ringbell
+
+#endif  // RINGBELL_RUNTIME_CALL_QUEUE_HPP_

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/failure_text.hpp"
+
+#include <fmt/format.h>
+
+#include "runtime/ringbell.hpp"
+
+namespace ringbell {
+namespace {
+
+const char* awaited_name(device::WaitFor what) {
+  switch (what) {
+    case device::WaitFor::kNothing: return "nothing";
+    case device::WaitFor::kLine: return "data line";
+    case device::WaitFor::kTail: return "tail";
+    case device::WaitFor::kCredit: return "credit";
+    case device::WaitFor::kHeader: return "header";
+  }
+  return "something unknown";
+}
+
+// The packed dtype, operation, algorithm and protocol of a header.
+std::string call_text(std::uint64_t call) {
+  return fmt::format("{} {} {} {}", dtype_name(static_cast<DType>(call & 0xff)),
+                     reduce_op_name(static_cast<ReduceOp>(call >> 8 & 0xff)),
+                     algorithm_name(static_cast<Algorithm>(call >> 16 & 0xff)),
+                     protocol_name(static_cast<Protocol>(call >> 24 & 0xff)));
+}
+
+std::string mismatch_text(const device::WaitRecord& r) {
+  if (r.mine == r.theirs && r.my_count == r.peer_count) {
+    return fmt::format("rank {} and rank {} disagree on call {} in a field beside count, type and operation (tag, chunk)",
+                       r.reporter, r.peer, r.seq);
+  }
+  if (r.mine == r.theirs) {
+    return fmt::format("rank {} has count {} and rank {} has count {} in call {}; all ranks must make the same call",
+                       r.reporter, r.my_count, r.peer, r.peer_count, r.seq);
+  }
+  return fmt::format("rank {} has count {} ({}) and rank {} has count {} ({}) in call {}; all ranks must make the same call",
+                     r.reporter, r.my_count, call_text(r.mine), r.peer, r.peer_count, call_text(r.theirs), r.seq);
+}
+
+}  // namespace
+
+std::string failure_text(const device::WaitRecord& r) {
+  const std::string where = fmt::format("call {} step {}", r.seq, r.step);
+  switch (r.status) {
+    case Status::kMismatch: return mismatch_text(r);
+    case Status::kTimeout:
+      return fmt::format("{}: rank {} waited in vain for the {} of rank {} (expected {}, last seen {}); is rank {} making the same calls?",
+                         where, r.reporter, awaited_name(r.what), r.peer, r.expected, r.seen, r.peer);
+    case Status::kPeerLost: return fmt::format("{}: rank {} is gone, says rank {}", where, r.peer, r.reporter);
+    case Status::kAborted: return fmt::format("{}: rank {} aborted", where, r.reporter);
+    default: return fmt::format("{}: {}", where, status_name(r.status));
+  }
+}
+
+}  // namespace ringbell

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a launcher needs of the library: a session's name, its clean-up, and what the environment says. For the program
+// in tools/; not installed, no part of the public API.
+#ifndef RINGBELL_RUNTIME_SESSION_HPP_
+#define RINGBELL_RUNTIME_SESSION_HPP_
+
+#include <optional>
+#include <string>
+
+namespace ringbell::session {
+
+/// A value for RINGBELL_SESSION: 32 random hex digits. Belongs into environments, never into argument lists.
+/// @throws Error(kSystem): no randomness
+std::string new_token();
+
+/// Removes what a session left in /dev/shm when its ranks died during set-up. A segment that a living process holds stays.
+/// @return empty, or why something was left there
+std::string remove_leftover(const std::string& token) noexcept;
+
+struct Place {
+  int rank;
+  int world;
+  int local_rank;
+};
+/// Which rank a launcher says this process is; nullopt without a launcher. @throws Error for a partial or bad set
+std::optional<Place> place_from_environment();
+
+/// The table of RINGBELL_* variables with their values here.
+std::string environment_table();
+/// Reads every variable once. @throws Error(kInvalidArgument) for the first bad one
+void check_environment();
+
+/// Visible CUDA devices; 0 with the reason in `why`. Creates no context.
+int cuda_device_count(std::string* why = nullptr) noexcept;
+
+}  // namespace ringbell::session
+
+#endif  // RINGBELL_RUNTIME_SESSION_HPP_
