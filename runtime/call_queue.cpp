@@ -32,14 +32,14 @@ void sleep_ns(long nanos) noexcept {
 }  // namespace
 
 CallQueue::CallQueue(host::Executor& executor, device::ControlBlock* control, device::CommandSlot* queue,
-                     device::Completion* completions, std::uint32_t depth, unsigned spins_before_yield)
+                     device::Completion* completions, const CallQueueLimits& limits)
     : executor_(executor),
       control_(control),
       queue_(queue),
       completions_(completions),
-      depth_(depth),
-      spins_before_yield_(spins_before_yield),
-      protocol_of_(depth, 0) {}
+      limits_(limits),
+      depth_(limits.depth),
+      protocol_of_(limits.depth, 0) {}
 
 // ---- submit ---------------------------------------------------------------------------------------------------------
 
@@ -103,6 +103,7 @@ Status CallQueue::launch(std::uint64_t generation) noexcept {
     device::give_back_launch<CpuOps>(&launched_, generation);
     return Status::kOk;
   }
+  launched_ns_.store(host::monotonic_ns(), std::memory_order_relaxed);
   const Status status = executor_.launch(generation);
   if (status != Status::kOk) {
     device::give_back_launch<CpuOps>(&launched_, generation);
@@ -134,6 +135,23 @@ Status CallQueue::ensure_running() noexcept {
   }
 }
 
+// A launch waits for room on the GPU: as long as the longest kernel that fills it.
+void CallQueue::watch_start() noexcept {
+  const std::uint64_t state = CpuOps::load_acquire(&control_->state.state, Edge::kState);
+  const bool starting = device::state_residency(state) == Residency::kParked &&
+                        device::state_generation(state) != CpuOps::load_acquire(&launched_, Edge::kStart);
+  if (limits_.start_ns == 0 || !starting) return;
+  const std::uint64_t waited_ns = host::monotonic_ns() - launched_ns_.load(std::memory_order_relaxed);
+  if (waited_ns < limits_.start_ns) return;
+  std::string why;
+  try {
+    why = "the worker was launched " + std::to_string(waited_ns / 1'000'000) +
+          " ms ago and does not run: the device is filled by other work; leave room for it, or use hold()";
+  } catch (...) {
+  }
+  abort(device::abort_code(Status::kTimeout, limits_.rank, limits_.rank), why);
+}
+
 bool CallQueue::keep_going() noexcept {
   bool outstanding = false;
   {
@@ -145,6 +163,7 @@ bool CallQueue::keep_going() noexcept {
   if (outstanding) {
     const Status status = ensure_running();
     if (status != Status::kOk) fail(status, executor_.error_text());
+    watch_start();
   }
   return outstanding;
 }
@@ -214,7 +233,7 @@ Status CallQueue::wait(const Ticket& ticket, host::Deadline deadline) noexcept {
       }
       if (host::monotonic_ns() - start > kSleepAfterNs) sleep_ns(kSleepNs);
     }
-    CpuOps::pause(polls <= spins_before_yield_ ? 1 : CpuOps::kSpinsPerYield);
+    CpuOps::pause(polls <= limits_.spins_before_yield ? 1 : CpuOps::kSpinsPerYield);
   }
   wait_ns_.fetch_add(host::monotonic_ns() - start, std::memory_order_relaxed);
   return status;

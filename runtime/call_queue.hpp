@@ -19,11 +19,18 @@
 
 namespace ringbell {
 
+struct CallQueueLimits {
+  std::uint32_t depth = 64;
+  unsigned spins_before_yield = 64;
+  std::uint64_t start_ns = 0;  ///< a launched worker must run within this time; 0: for ever
+  unsigned rank = 0;           ///< named in errors
+};
+
 class CallQueue {
  public:
   /// All must outlive this. `context` has host pointers to control block, queue and completions.
   CallQueue(host::Executor& executor, device::ControlBlock* control, device::CommandSlot* queue,
-            device::Completion* completions, std::uint32_t depth, unsigned spins_before_yield);
+            device::Completion* completions, const CallQueueLimits& limits);
 
   /// Queues all commands, in order, or none. @return kOk, kAgain when there is no room, or what broke the queue.
   Status submit(std::span<const device::Command> commands, Ticket* tickets) noexcept;
@@ -61,13 +68,14 @@ class CallQueue {
   Status settle(std::uint64_t seq) noexcept;
   void note_failure(Status status) noexcept;
   void count_park(std::uint64_t state) noexcept;
+  void watch_start() noexcept;
 
   host::Executor& executor_;
   device::ControlBlock* const control_;
   device::CommandSlot* const queue_;
   device::Completion* const completions_;
+  const CallQueueLimits limits_;
   const std::uint32_t depth_;
-  const unsigned spins_before_yield_;
 
   std::mutex submit_mutex_;                 // orders submits; guards the fields down to `stats_`
   std::vector<std::uint8_t> protocol_of_;   // by slot
@@ -76,6 +84,7 @@ class CallQueue {
   std::atomic<std::uint64_t> submitted_{0};  // written under submit_mutex_, read anywhere
   std::uint64_t launched_ = 0;               // newest generation launched; CpuOps atomics
   std::atomic<std::uint64_t> launches_{0};
+  std::atomic<std::uint64_t> launched_ns_{0};  // when the newest launch was made
   std::atomic<std::uint64_t> wait_ns_{0};
   std::atomic<std::uint64_t> parks_[device::kParkReasonCount]{};
   std::atomic<std::uint64_t> counted_generation_{0};

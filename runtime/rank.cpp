@@ -135,7 +135,8 @@ void Rank::set_up(host::Deadline deadline) {
       *executor_, reinterpret_cast<device::ControlBlock*>(control),
       reinterpret_cast<device::CommandSlot*>(control + device::queue_offset()),
       reinterpret_cast<device::Completion*>(control + device::completions_offset(settings_.queue_depth)),
-      settings_.queue_depth, settings_.device == DeviceKind::kCuda ? kCudaSpins : kCpuSpins);
+      CallQueueLimits{settings_.queue_depth, settings_.device == DeviceKind::kCuda ? kCudaSpins : kCpuSpins,
+                      settings_.timeout_ns, context_.rank});
 }
 
 Rank::~Rank() {
