@@ -26,7 +26,7 @@ def count(entry):
         return int(found[-1]) if found else 0
 
     failed_entry = status != "run"
-    if not re.search(r"^\[==========\] \d+ tests? from", output, re.MULTILINE):
+    if not re.search(r"^\[==========\] (Running )?\d+ tests? from", output, re.MULTILINE):
         return (0, 1, 0) if failed_entry else (1, 0, 0)
     passed = last(r"^\[  PASSED  \] (\d+) tests?\.")
     skipped = last(r"^\[  SKIPPED \] (\d+) tests?, listed below")
