@@ -12,11 +12,12 @@
 
 namespace ringbell::device {
 
-/// Free-running counters: true while fewer than `slots` filled slots wait to be freed.
+/// Free-running counters: true while fewer than `slots` filled slots wait to be freed. Signed, because a lane that has no
+/// line in this slot may look only when the receiver has freed it already: `consumed` is then ahead of `sent`.
 RINGBELL_HD constexpr bool has_room(std::uint64_t sent, std::uint64_t consumed, std::uint64_t slots) {
-  return sent - consumed < slots;
+  return static_cast<std::int64_t>(sent - consumed) < static_cast<std::int64_t>(slots);
 }
-static_assert(has_room(2, ~0ull, 8) && !has_room(7, ~0ull, 8) && !has_room(5, ~0ull - 2, 8));
+static_assert(has_room(2, ~0ull, 8) && !has_room(7, ~0ull, 8) && !has_room(5, ~0ull - 2, 8) && has_room(7, 8, 2));
 
 template <class M, Group G>
 class Connection {
