@@ -83,8 +83,7 @@ bool Liveness::peer_locked(int peer) const noexcept { return !rank_byte_is_free(
 PeerState Liveness::peer(int peer) noexcept {
   PeerEvidence evidence;
   evidence.claimed = segment_.is_claimed(peer);
-  const bool card_valid = segment_.phase(peer) != Phase::kNone;
-  evidence.same_process = card_valid && segment_.same_process(peer);
+  evidence.same_process = segment_.same_process(peer);
   if (!evidence.same_process && evidence.claimed) {
     // The heartbeat is read after the lock: a peer that drops its lock and beats in between counts as alive.
     evidence.lock_free = !peer_locked(peer);
@@ -93,7 +92,7 @@ PeerState Liveness::peer(int peer) noexcept {
     const std::uint64_t now = monotonic_ns();
     evidence.heartbeat_age_ns = now > beat ? now - beat : 0;
     const bool quiet = evidence.heartbeat_age_ns > kHeartbeatStaleNs;
-    if (card_valid && quiet) {
+    if (quiet && segment_.phase(peer) != Phase::kNone) {
       const RankCard& card = segment_.card(peer);
       evidence.run = process_run_state(card.pid, card.start_time, card.pid_namespace);
     }

@@ -24,7 +24,7 @@ namespace ringbell::host {
 namespace {
 
 // Rank 0 that fails early keeps the name this long since the start, so that slower ranks still find out why.
-constexpr std::uint64_t kLingerNs = 2'000'000'000;
+constexpr std::uint64_t kLingerNs = 1'000'000'000;
 
 std::atomic_ref<std::uint64_t> shared(std::uint64_t& word) noexcept { return std::atomic_ref<std::uint64_t>(word); }
 
@@ -102,15 +102,12 @@ Segment::~Segment() { close(); }
 // The lock comes before the claim: a rank that looks claimed and unlocked would pass for dead.
 void Segment::claim() {
   ClaimLine& line = header().claim[rank_];
-  const std::uint32_t me = self_identity().pid;
+  const ProcessIdentity self = self_identity();
+  const std::uint32_t me = self.pid;
   std::uint32_t holder = 0;
   const bool locked = lock_rank_byte(fd(), rank_, &holder);
-  std::uint64_t token = 0;
-  do {
-    random_bytes(&token, sizeof token);
-  } while (token == 0);
   std::uint64_t free = 0;
-  if (locked && shared(line.owner).compare_exchange_strong(free, token, std::memory_order_acq_rel)) {
+  if (locked && shared(line.owner).compare_exchange_strong(free, self.process_token, std::memory_order_acq_rel)) {
     claimed_ = true;
     shared(line.owner_pid).store(me, std::memory_order_relaxed);
     shared(header().heartbeat[rank_].beat_ns).store(monotonic_ns(), std::memory_order_relaxed);
@@ -163,7 +160,8 @@ std::span<std::byte> Segment::window(int rank) const noexcept {
 }
 
 bool Segment::same_process(int peer) const noexcept {
-  return peer == rank_ || card(peer).process_token == card(rank_).process_token;
+  return shared(header().claim[peer].owner).load(std::memory_order_acquire) ==
+         shared(header().claim[rank_].owner).load(std::memory_order_relaxed);
 }
 
 bool Segment::in_owner_process() const noexcept { return mapping_ && mapping_->owner_pid() == getpid(); }
@@ -261,8 +259,8 @@ void Segment::close() noexcept {
     if (rank_ == 0) {
       if (failed) linger_after_failure();
       unlink_name();
-    } else if (failed && rank_byte_is_free(fd(), 0) && !same_process(0)) {
-      unlink_name();  // rank 0 is gone and cannot
+    } else if (failed && is_claimed(0) && !same_process(0) && rank_byte_is_free(fd(), 0)) {
+      unlink_name();  // rank 0 is gone and cannot (own locks look free, hence the other two questions)
     }
     unlock_rank_byte(fd(), rank_);
   }

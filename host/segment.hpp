@@ -61,7 +61,7 @@ class Segment {
   [[nodiscard]] std::span<std::byte> control(int rank) const noexcept;
   [[nodiscard]] std::span<std::byte> window(int rank) const noexcept;
 
-  /// True when `peer` is a thread of this process. Valid once the peer's phase is kClaimed.
+  /// True when `peer` is a thread of this process. False while nobody has taken `peer`.
   [[nodiscard]] bool same_process(int peer) const noexcept;
   /// False in a child of fork: nothing may be published from there.
   [[nodiscard]] bool in_owner_process() const noexcept;

@@ -191,11 +191,7 @@ std::shared_ptr<SharedMapping> try_open(const SegmentExpectation& expected, std:
     state = "a half-made segment is there (its maker is still at it, or died)";
     return nullptr;
   }
-  if (header.magic != kSegmentMagic) {
-    throw_error(Status::kSystem,
-                fmt::format("{} is not a ringbell segment (it starts with {:016x})", shm_path(expected.name), header.magic),
-                fmt::format("remove it: rm {}", shm_path(expected.name)));
-  }
+  if (header.magic != kSegmentMagic) throw_not_a_segment(expected.name, header.magic);
   const std::uint64_t beat = header.heartbeat[0].beat_ns;
   const bool beats = header.layout_version == kSegmentLayoutVersion && beat != 0 && monotonic_ns() - beat <= kHeartbeatStaleNs;
   if (rank_byte_is_free(fd, 0) && !beats) {

@@ -43,7 +43,7 @@ const char* phase_name(Phase phase) noexcept;
 
 /// Taken by compare-exchange; not a single-writer line: every process that believes to be this rank writes here.
 struct alignas(kLineBytes) ClaimLine {
-  std::uint64_t owner;      ///< random, never 0, of the Segment that won; 0 = free. Any claimant writes, once; all read
+  std::uint64_t owner;      ///< process token of the rank's owner; 0 = free. Any claimant writes, once; all read
   std::uint64_t owner_pid;  ///< writer: the owner, after winning; readers: messages only; 0 = not yet written
   std::uint64_t second;     ///< pid (or 1) of the first claimant that came too late; 0 = none. All read
   std::byte unused[kLineBytes - 24];

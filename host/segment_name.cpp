@@ -94,7 +94,7 @@ std::string probe_dead_and_remove(const std::string& name, const struct stat& fo
   if (header.magic == 0) {
     if (age_seconds(info) < kYoungSeconds) return "it was made just now";
   } else if (header.magic != kSegmentMagic) {
-    return "it holds something that is not a ringbell segment";
+    throw_not_a_segment(name, header.magic);
   } else if (header.layout_version == kSegmentLayoutVersion) {
     const std::uint64_t now = monotonic_ns();
     for (int rank = 0; rank < kMaxRanks; ++rank) {
@@ -114,6 +114,11 @@ std::string probe_dead_and_remove(const std::string& name, const struct stat& fo
 }  // namespace
 
 std::string shm_path(const std::string& name) { return "/dev/shm" + name; }
+
+void throw_not_a_segment(const std::string& name, std::uint64_t magic) {
+  throw_error(Status::kSystem, fmt::format("{} is not a ringbell segment (it starts with {:016x})", shm_path(name), magic),
+              fmt::format("remove it: rm {}", shm_path(name)));
+}
 
 void refuse_unless_private(const std::string& name, const struct stat& info) {
   const std::string path = shm_path(name);

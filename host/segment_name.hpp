@@ -45,8 +45,10 @@ void reserve_pages(int fd, std::size_t offset, std::size_t bytes, std::size_t to
 /// Throws Error(kSystem) unless `info` is a regular file of this user that nobody else may touch.
 void refuse_unless_private(const std::string& name, const struct stat& info);
 
+[[noreturn]] void throw_not_a_segment(const std::string& name, std::uint64_t magic);
+
 /// Removes the name when its segment is dead: no process locks or holds it, and it is ringbell's or never got a header.
-/// @return empty when nothing is left under the name, else why it was not removed.
+/// @return empty when nothing is left under the name, else why it was not removed. @throws Error: not private, not a segment.
 std::string remove_dead_segment(const std::string& name);
 
 }  // namespace ringbell::host
