@@ -15,7 +15,8 @@ namespace ringbell::session {
 /// @throws Error(kSystem): no randomness
 std::string new_token();
 
-/// Removes what a session left in /dev/shm when its ranks died during set-up. A segment that a living process holds stays.
+/// Removes what a session left in /dev/shm when its ranks died during set-up. A segment that a living process holds
+/// stays.
 /// @return empty, or why something was left there
 std::string remove_leftover(const std::string& token) noexcept;
 
