@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/perf_json.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/build_info.hpp"
+#include "tools/machine.hpp"
+#include "tools/perf_table.hpp"
+#include "tools/statistics.hpp"
+
+extern char** environ;  // NOLINT
+
+namespace ringbell::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Four decimals: a nanosecond is the clock's own grain.
+double rounded(double value) { return std::round(value * 1e4) / 1e4; }
+
+// Settings that change what is measured; which rank this is and the session's name are not among them.
+Json environment_json() {
+  constexpr std::string_view kPrefixes[] = {"RINGBELL_", "CUDA_", "NCCL_"};
+  constexpr std::string_view kLeftOut[] = {"RINGBELL_RANK",    "RINGBELL_WORLD",    "RINGBELL_LOCAL_RANK",
+                                           "RINGBELL_SESSION", "RINGBELL_LOG_FILE", "CUDA_HOME",
+                                           "CUDA_PATH"};
+  Json environment = Json::object();
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool ours = std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                                  [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
+    const bool left_out = std::find(std::begin(kLeftOut), std::end(kLeftOut), name) != std::end(kLeftOut);
+    if (ours && !left_out && name.size() < text.size()) {
+      environment[std::string(name)] = std::string(text.substr(name.size() + 1));
+    }
+  }
+  return environment;
+}
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json machine_json(DeviceKind device) {
+  const Machine machine = describe_machine(device == DeviceKind::kCuda);
+  return {{"cpu", machine.cpu},
+          {"cores", machine.cores},
+          {"kernel", machine.kernel},
+          {"gpu_count", machine.cuda.gpus.size()},
+          {"gpus", machine.cuda.gpus},
+          {"driver", text_or_null(machine.driver)},
+          {"driver_cuda", text_or_null(machine.cuda.driver_supports)},
+          {"cuda_runtime", text_or_null(machine.cuda.runtime)}};
+}
+
+Json row_json(const Row& row, const Measured& measured, bool in_place, const PerfOptions& options, int ranks,
+              DeviceKind device) {
+  const double algorithm = algorithm_bandwidth_gbps(static_cast<double>(row.bytes), measured.us.p50);
+  Json json = {{"bytes", row.bytes},
+               {"count", row.count},
+               {"dtype", row.is_nop ? "none" : dtype_name(row.dtype)},
+               {"op", row.is_nop ? "none" : reduce_op_name(row.op)},
+               {"algo", row.is_nop ? "nop" : algorithm_name(measured.path.algorithm)},
+               {"proto", row.is_nop ? "none" : protocol_name(measured.path.protocol)},
+               {"issue", "host"},
+               {"peer", "ringbell"},
+               {"ranks", ranks},
+               {"device", device == DeviceKind::kCuda ? "cuda" : "cpu"},
+               {"channels", row.is_nop ? Json(nullptr) : Json(measured.path.channels)},
+               {"in_place", in_place},
+               {"iters", options.iterations},
+               {"rounds", 1},
+               {"p10_us", rounded(measured.us.p10)},
+               {"p50_us", rounded(measured.us.p50)},
+               {"p99_us", rounded(measured.us.p99)},
+               {"p999_us", rounded(measured.us.p999)},
+               {"max_us", rounded(measured.us.max)},
+               {"cv", rounded(measured.us.cv)},
+               {"algbw_gbps", row.is_nop ? Json(nullptr) : Json(rounded(algorithm))},
+               {"busbw_gbps", row.is_nop ? Json(nullptr) : Json(rounded(bus_bandwidth_gbps(algorithm, ranks)))},
+               {"wrong", measured.wrong ? Json(*measured.wrong) : Json(nullptr)},
+               {"hash", measured.hash ? Json(fmt::format("{:016x}", *measured.hash)) : Json(nullptr)}};
+  if (!row.is_nop) {
+    json["chunk_bytes"] = measured.path.chunk_bytes;
+    json["sent_bytes"] = measured.sent_bytes;
+    json["expected_bytes"] = row.expected_bytes(ranks);
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string json_document(const std::vector<Row>& rows, const PerfOptions& options, const std::string& command,
+                          int ranks, DeviceKind device) {
+  const BuildInfo& build = build_info();
+  Json list = Json::array();
+  for (const Row& row : rows) {
+    if (row.out_of_place) list.push_back(row_json(row, *row.out_of_place, false, options, ranks, device));
+    if (row.in_place) list.push_back(row_json(row, *row.in_place, true, options, ranks, device));
+  }
+  const Json document = {{"schema", 1},
+                         {"machine", machine_json(device)},
+                         {"commit", build.commit},
+                         {"dirty", build.dirty},
+                         {"version", build.version},
+                         {"command", command},
+                         {"env", environment_json()},
+                         {"method", method_text(options)},
+                         {"rows", list}};
+  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ringbell::tools
