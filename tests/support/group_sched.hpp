@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lanes of one modelled worker: each lane is a model thread and a team by itself. A barrier makes what every lane
+// did happen before what any lane does next.
+#ifndef RINGBELL_TESTS_SUPPORT_GROUP_SCHED_HPP_
+#define RINGBELL_TESTS_SUPPORT_GROUP_SCHED_HPP_
+
+#include <cstring>
+
+#include "device/group/group.hpp"
+#include "tests/support/ops_sched.hpp"
+
+namespace ringbell::test {
+
+/// What the lanes of a worker share.
+struct SchedWorker {
+  static constexpr unsigned kMaxLanes = 4;
+
+  unsigned lanes = 1;
+  std::array<unsigned, kMaxLanes> thread{};  // the lanes' model threads
+  device::GroupShared shared{};
+  Status worst = Status::kOk;   // of the lanes that stand at the barrier
+  Status agreed = Status::kOk;  // of the barrier passed last
+  unsigned arrived = 0;
+  std::uint64_t passed = 0;
+
+  /// A barrier. @param shared_is_new the storage is another launch's: its old content means nothing
+  Status meet(Status status, bool shared_is_new = false) {
+    Scheduler& scheduler = Scheduler::current();
+    if (status > worst) worst = status;
+    if (++arrived == lanes) {
+      Clock all{};
+      for (unsigned lane = 0; lane < lanes; ++lane) {
+        const Clock& clock = SchedModel::memory->clock(thread[lane]);
+        for (unsigned i = 0; i < kMaxModelThreads; ++i) all[i] = clock[i] > all[i] ? clock[i] : all[i];
+      }
+      for (unsigned lane = 0; lane < lanes; ++lane) {
+        SchedModel::memory->join(thread[lane], all);
+        scheduler.wake(thread[lane]);
+      }
+      if (shared_is_new) std::memset(static_cast<void*>(&shared), 0xa5, sizeof shared);
+      agreed = worst;
+      worst = Status::kOk;
+      arrived = 0;
+      ++passed;
+    } else {
+      const std::uint64_t round = passed;
+      while (round == passed) scheduler.block();
+    }
+    return agreed;
+  }
+};
+
+class SchedGroup {
+ public:
+  static constexpr unsigned kLineLanes = 1;
+  static constexpr unsigned kTeamQuads = device::kCommandQuads;
+
+  SchedGroup(SchedWorker& worker, unsigned lane) : worker_(worker), lane_(lane) {}
+
+  [[nodiscard]] unsigned lane() const { return lane_; }
+  [[nodiscard]] unsigned lanes() const { return worker_.lanes; }
+  device::GroupShared& shared() { return worker_.shared; }
+  void sync(device::Edge edge) { static_cast<void>(agree(Status::kOk, edge)); }
+  Status agree(Status status, device::Edge edge) {
+    Scheduler::current().point();
+    if (SchedModel::weak(edge, Side::kBarrier)) return status;
+    return worker_.meet(status);
+  }
+  static constexpr unsigned line_lane() { return 0; }
+  static constexpr bool line_all(bool flag) { return flag; }
+  [[nodiscard]] bool in_poll_team() const { return lane_ == 0; }
+  [[nodiscard]] bool in_header_team() const { return lane_ + 1 == worker_.lanes; }
+  static constexpr unsigned team_lane() { return 0; }
+  static constexpr unsigned team_lanes() { return 1; }
+  static constexpr bool team_all(bool flag) { return flag; }
+  static constexpr std::uint64_t team_broadcast(std::uint64_t word) { return word; }
+  static void team_sync() {}
+  bool claim_failure() { return worker_.shared.failure_taken++ == 0; }
+
+ private:
+  SchedWorker& worker_;
+  unsigned lane_;
+};
+static_assert(device::Group<SchedGroup>);
+
+}  // namespace ringbell::test
+
+#endif  // RINGBELL_TESTS_SUPPORT_GROUP_SCHED_HPP_

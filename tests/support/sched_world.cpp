@@ -1,0 +1,380 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/sched_world.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace ringbell::test {
+
+using device::ControlBlock;
+using Host = SchedOps<>;
+
+namespace {
+
+constexpr std::size_t kUserBytes = 1024;  // the largest message of a call, with guards
+constexpr std::size_t kGuard = 16;
+constexpr std::uint64_t kPoison = 0xeeeeeeeeeeeeeeee;
+
+std::uint64_t mix(std::uint64_t value) {
+  value = (value ^ value >> 31) * 0x9e3779b97f4a7c15ull;
+  value = (value ^ value >> 29) * 0xbf58476d1ce4e5b9ull;
+  return value ^ value >> 32;
+}
+
+// Elements may miss their alignment: then byte by byte, as an application's memcpy would.
+std::uint64_t load_element(const std::byte* at, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(at) % bytes == 0) {
+    return bytes == 8 ? Host::load_user_u64(at) : bytes == 4 ? Host::load_user_u32(at) : Host::load_user_u8(at);
+  }
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < bytes; ++i) value |= std::uint64_t{Host::load_user_u8(at + i)} << 8 * i;
+  return value;
+}
+
+void store_element(std::byte* at, std::size_t bytes, std::uint64_t value) {
+  const bool whole = reinterpret_cast<std::uintptr_t>(at) % bytes == 0;
+  if (whole && bytes == 8) return Host::store_user_u64(at, value);
+  if (whole && bytes == 4) return Host::store_user_u32(at, static_cast<std::uint32_t>(value));
+  for (std::size_t i = 0; i < bytes; ++i) Host::store_user_u8(at + i, static_cast<std::uint8_t>(value >> 8 * i));
+}
+
+std::uint64_t number_of(const char* variable, std::uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+std::string text(const char* format, auto... values) {
+  char line[256];
+  std::snprintf(line, sizeof line, format, values...);
+  return line;
+}
+
+}  // namespace
+
+std::uint64_t seed_count(std::uint64_t usual) {
+  return std::getenv("RINGBELL_SEED") != nullptr ? 1 : number_of("RINGBELL_SEEDS", usual);
+}
+std::uint64_t first_seed() { return number_of("RINGBELL_SEED", 1); }
+
+SchedWorld::SchedWorld(WorldConfig config, RunWorker run)
+    : config_(std::move(config)),
+      run_(run),
+      memory_(scheduler_, config_.ranks * (config_.layout.total_bytes() + (64u << 10) + 4 * kUserBytes)),
+      ranks_(config_.ranks) {
+  for (unsigned r = 0; r < config_.ranks; ++r) make_rank(r);
+  for (unsigned r = 0; r < config_.ranks; ++r) {
+    for (unsigned peer = 0; peer < config_.ranks; ++peer) ranks_[r].ctx.window[peer] = ranks_[peer].ctx.window[peer];
+  }
+}
+
+void SchedWorld::make_rank(unsigned r) {
+  Rank& rank = ranks_[r];
+  const std::string name = "rank" + std::to_string(r) + ".";
+  // Formats that share bytes (channels = 0) still need room for one channel of the widest.
+  const device::WindowLayout& layout = config_.layout;
+  const std::uint64_t window_bytes = layout.slots_begin() + layout.slots * (layout.ll_slot_bytes() * 4);
+  std::byte* control = memory_.allocate(name + "control", device::control_bytes(config_.queue_depth), 128);
+  rank.ctx.control = reinterpret_cast<ControlBlock*>(control);
+  rank.ctx.queue = reinterpret_cast<device::CommandSlot*>(control + device::queue_offset());
+  rank.ctx.completions =
+      reinterpret_cast<device::Completion*>(control + device::completions_offset(config_.queue_depth));
+  memory_.name_part(&rank.ctx.control->state, 8, name + "state");
+  memory_.name_part(&rank.ctx.control->control, 16, name + "request");
+  memory_.name_part(rank.ctx.queue, config_.queue_depth * sizeof(device::CommandSlot), name + "queue");
+  memory_.name_part(rank.ctx.completions, config_.queue_depth * sizeof(device::Completion), name + "completions");
+  rank.ctx.window[r] = memory_.allocate(name + "window", window_bytes, 128);
+  name_window(r);
+  rank.launched = reinterpret_cast<std::uint64_t*>(memory_.allocate(name + "launched", 8));
+  for (unsigned i = 0; i < 2; ++i) {
+    rank.in[i] = memory_.allocate(name + "in" + std::to_string(i), kUserBytes);
+    rank.out[i] = memory_.allocate(name + "out" + std::to_string(i), kUserBytes);
+  }
+  rank.ctx.persistent = &rank.persistent;
+  rank.ctx.rank = rank.ctx.ring_index = r;
+  rank.ctx.world = config_.ranks;
+  rank.ctx.ring_next = (r + 1) % config_.ranks;
+  rank.ctx.ring_prev = (r + config_.ranks - 1) % config_.ranks;
+  rank.ctx.queue_depth = config_.queue_depth;
+  rank.ctx.layout = layout;
+  rank.ctx.timeout_ns = config_.timeout_ns;
+}
+
+void SchedWorld::name_window(unsigned r) {
+  const std::byte* window = ranks_[r].ctx.window[r];
+  const device::WindowLayout& layout = config_.layout;
+  const std::string name = "rank" + std::to_string(r) + ".";
+  for (unsigned source = 0; source < config_.ranks; ++source) {
+    memory_.name_part(window + layout.abort_offset(source), 128, name + "abort" + std::to_string(source));
+    memory_.name_part(window + layout.header_offset(source, 0), 256, name + "header" + std::to_string(source));
+  }
+  constexpr const char* kWires[] = {"ll", "ll128", "simple"};
+  for (unsigned wire = 0; wire < device::kWireFormats; ++wire) {
+    memory_.name_part(window + layout.credit_offset(0, wire), 8, name + kWires[wire] + ".credit");
+    for (std::uint64_t slot = 0; slot < layout.slots; ++slot) {
+      const std::uint64_t bytes = wire == 0 ? layout.ll_slot_bytes() : layout.ll128_slot_bytes();
+      memory_.name_part(window + layout.slot(wire, 0, slot), wire == 2 ? layout.slot_bytes : bytes,
+                        name + kWires[wire] + ".slot" + std::to_string(slot));
+    }
+  }
+  memory_.name_part(window + layout.tail_offset(0), 8, name + "simple.tail");
+}
+
+void SchedWorld::add_thread(std::string name, bool essential, std::function<void(SchedWorld&)> body) {
+  extra_.push_back({std::move(name), essential, std::move(body)});
+}
+
+Call SchedWorld::call(unsigned r, std::size_t index) const {
+  return config_.change_call ? config_.change_call(config_.calls[index], r, index) : config_.calls[index];
+}
+
+void SchedWorld::start(std::uint64_t seed, std::uint64_t* launches) {
+  seed_ = seed;
+  scheduler_.begin(seed, config_.step_limit);
+  memory_.reset();
+  SchedModel::is_worker.fill(false);
+  SeededRandom& random = scheduler_.random();
+  const auto draw = [&](const std::vector<std::uint64_t>& from) {
+    return from[random.below(static_cast<std::uint32_t>(from.size()))];
+  };
+  for (unsigned r = 0; r < config_.ranks; ++r) {
+    Rank& rank = ranks_[r];
+    *launches += rank.generation;
+    const std::string name = "rank" + std::to_string(r) + ".";
+    rank.ctx.idle_park_ns = draw(config_.idle_park_ns);
+    rank.ctx.lease_ns = draw(config_.lease_ns);
+    rank.persistent = {config_.first_seq, config_.first_op, 0, 0, {}};
+    auto word = [&](std::uint64_t offset) { return reinterpret_cast<std::uint64_t*>(rank.ctx.window[r] + offset); };
+    if (config_.first_epoch != 0) {
+      for (unsigned wire = 0; wire < device::kWireFormats; ++wire) {
+        rank.persistent.epochs[wire] = {config_.first_epoch, config_.first_epoch};
+        memory_.set_initial(word(config_.layout.credit_offset(0, wire)), config_.first_epoch);
+      }
+      memory_.set_initial(word(config_.layout.tail_offset(0)), config_.first_epoch);
+    }
+    rank.next_seq = config_.first_seq;
+    rank.next_call = 0;
+    rank.generation = 0;
+    rank.lanes_running = 0;
+    rank.host_lock = false;
+    rank.published.assign(config_.calls.size(), 0);
+    rank.worker = SchedWorker{};
+    rank.worker.lanes = config_.lanes;
+    for (unsigned l = 0; l < config_.lanes; ++l) {
+      rank.worker.thread[l] = scheduler_.add(
+          name + "lane" + std::to_string(l), [this, r, l] { lane(r, l); }, false);
+      SchedModel::is_worker[rank.worker.thread[l]] = true;
+    }
+    for (unsigned a = 0; a < config_.applications; ++a) {
+      scheduler_.add(
+          name + "app" + std::to_string(a), [this, r] { application(r); }, true);
+    }
+    if (config_.service)
+      scheduler_.add(
+          name + "service", [this, r] { service(r); }, false);
+  }
+  for (const Extra& extra : extra_)
+    scheduler_.add(
+        extra.name, [this, &extra] { extra.body(*this); }, extra.essential);
+}
+
+Outcome SchedWorld::explore(std::uint64_t first_seed, std::uint64_t seeds, Weakening weakening) {
+  SchedModel::memory = &memory_;
+  SchedModel::weakening = weakening;
+  Outcome outcome;
+  for (std::uint64_t seed = first_seed; seed < first_seed + seeds && !outcome.failed; ++seed) {
+    start(seed, &outcome.launches);
+    bool ok = scheduler_.run();
+    std::string after;
+    if (ok) {
+      after = check_after_ ? check_after_(*this) : check_bytes();
+      ok = after.empty();
+    }
+    ++outcome.seeds;
+    outcome.steps += scheduler_.steps();
+    if (!ok) {
+      outcome.failed = true;
+      outcome.failed_seed = seed;
+      outcome.report = (after.empty() ? "" : after + "\n") + scheduler_.report();
+    }
+  }
+  SchedModel::memory = nullptr;
+  SchedModel::weakening = {};
+  return outcome;
+}
+
+void SchedWorld::lane(unsigned r, unsigned lane) {
+  Rank& rank = ranks_[r];
+  for (std::uint64_t generation = 1;; ++generation) {
+    while (rank.generation < generation) scheduler_.block();
+    // A launch begins when the one before has ended: on a stream, and on the CPU's one thread.
+    static_cast<void>(rank.worker.meet(Status::kOk, true));
+    ++rank.lanes_running;
+    SchedGroup group(rank.worker, lane);
+    run_(rank.ctx, group, generation);
+    --rank.lanes_running;
+  }
+}
+
+device::LaunchRight SchedWorld::look_after_launch(unsigned r) {
+  Rank& rank = ranks_[r];
+  const device::LaunchRight right = device::claim_launch<Host>(&rank.ctx.control->state, rank.launched);
+  if (right != device::LaunchRight::kMine) return right;
+  ++rank.generation;
+  scheduler_.trace("launch", nullptr, rank.generation);
+  if (*rank.launched != rank.generation) scheduler_.fail("two launches of one generation");
+  for (unsigned l = 0; l < config_.lanes; ++l) {
+    memory_.join(rank.worker.thread[l], memory_.clock(scheduler_.self()));
+    scheduler_.wake(rank.worker.thread[l]);
+  }
+  return right;
+}
+
+void SchedWorld::publish(unsigned r, const device::Command& command, std::uint64_t seq) {
+  device::publish_command<Host>(ranks_[r].ctx.queue, config_.queue_depth, seq, command);
+}
+
+void SchedWorld::ring(unsigned r) {
+  Host::fence_seq_cst(device::Edge::kPark);
+  while (look_after_launch(r) == device::LaunchRight::kUnresolved) Host::pause(1);
+}
+
+Status SchedWorld::wait(unsigned r, std::uint64_t seq, std::uint64_t* info) {
+  const device::Completion& line = ranks_[r].ctx.completions[seq & (config_.queue_depth - 1)];
+  bool broken = false;
+  for (unsigned polls = 1;; ++polls) {
+    const std::uint64_t word = Host::load_acquire(&line.word, device::Edge::kCompletion);
+    if (word >> 8 == seq + 1) {
+      *info = Host::load_relaxed(&line.info);
+      return device::completion_status(word);
+    }
+    if (broken) return Status::kAborted;  // what was completed before it broke has been seen by now
+    if (config_.wait_claims && polls % 4 == 0) broken = look_after_launch(r) == device::LaunchRight::kBroken;
+    Host::pause(polls);
+  }
+}
+
+void SchedWorld::service(unsigned r) {
+  for (;;) {
+    for (std::uint32_t pauses = scheduler_.random().below(32) + 1; pauses != 0; --pauses) Host::pause(1);
+    static_cast<void>(look_after_launch(r));
+  }
+}
+
+std::byte* SchedWorld::output(unsigned r, std::size_t index) {
+  return ranks_[r].out[index % 2] + kGuard + call(r, index).offset;
+}
+std::byte* SchedWorld::input(unsigned r, std::size_t index) {
+  const Call c = call(r, index);
+  if (c.of_last_output) return output(r, index - 1);
+  return c.in_place ? output(r, index) : ranks_[r].in[index % 2] + kGuard + c.offset;
+}
+
+/// Any bits are data; every other element is a small number, as flags are.
+std::uint64_t SchedWorld::element(unsigned r, std::size_t index, std::uint64_t i) const {
+  if (config_.calls[index].of_last_output) return expected(index - 1, i);
+  const std::uint64_t value = mix(seed_ * 977 + index * 131 + r * 17 + i + 1);
+  const std::uint64_t small = config_.first_epoch + 1 + value % 4;
+  return i % 2 == 0 ? value : small << 32 | small;
+}
+
+std::uint64_t SchedWorld::expected(std::size_t index, std::uint64_t i) const {
+  const std::size_t bits = 8 * dtype_bytes(config_.calls[index].dtype);
+  std::uint64_t sum = 0;
+  for (unsigned r = 0; r < config_.ranks; ++r) sum += element(r, index, i);
+  return bits == 64 ? sum : sum & ((std::uint64_t{1} << bits) - 1);
+}
+
+void SchedWorld::write_input(unsigned r, std::size_t index) {
+  const Call c = call(r, index);
+  const std::size_t bytes = dtype_bytes(c.dtype);
+  if (c.of_last_output) return;
+  for (std::uint64_t i = 0; i < c.count; ++i) store_element(input(r, index) + i * bytes, bytes, element(r, index, i));
+}
+
+void SchedWorld::finish(unsigned r, std::size_t index, std::uint64_t seq) {
+  const Call c = call(r, index);
+  std::uint64_t published = 0;
+  const Status status = wait(r, seq, &published);
+  if (status != c.expected) {
+    scheduler_.fail(text("call %zu ended with status %d, expected %d", index, static_cast<int>(status),
+                         static_cast<int>(c.expected)));
+  }
+  if (status != Status::kOk) return;
+  ranks_[r].published[index] = published;
+  const std::size_t bytes = dtype_bytes(c.dtype);
+  const std::byte* out = output(r, index);
+  for (std::uint64_t i = 0; i < c.count; ++i) {
+    const std::uint64_t got = load_element(out + i * bytes, bytes);
+    if (got == expected(index, i)) continue;
+    scheduler_.fail(text("call %zu, out[%llu] is 0x%llx, expected 0x%llx", index, static_cast<unsigned long long>(i),
+                         static_cast<unsigned long long>(got), static_cast<unsigned long long>(expected(index, i))));
+  }
+  // The buffers are the application's again: what is still read or written of them now is a fault.
+  const bool next_reads = index + 1 < config_.calls.size() && call(r, index + 1).of_last_output;
+  for (std::uint64_t i = 0; i < c.count && !next_reads; ++i) {
+    store_element(output(r, index) + i * bytes, bytes, kPoison + i);
+    if (!c.of_last_output) store_element(input(r, index) + i * bytes, bytes, kPoison - i);
+  }
+}
+
+void SchedWorld::application(unsigned r) {
+  Rank& rank = ranks_[r];
+  std::size_t submitted[8] = {};
+  std::uint64_t seqs[8] = {};
+  std::size_t head = 0;
+  std::size_t tail = 0;
+  for (;;) {
+    while (rank.host_lock) Host::pause(1);
+    rank.host_lock = true;
+    const bool more = rank.next_call < config_.calls.size();
+    if (more && head - tail < config_.ahead) {
+      const std::size_t index = submitted[head % 8] = rank.next_call++;
+      const std::uint64_t seq = seqs[head % 8] = rank.next_seq++;
+      ++head;
+      const Call c = call(r, index);
+      while (config_.may_submit && !config_.may_submit(r, index)) Host::pause(1);
+      write_input(r, index);
+      for (std::uint32_t pauses = scheduler_.random().below(scheduler_.random().one_in(3) ? 200 : 4); pauses != 0;
+           --pauses) {
+        Host::pause(1);
+      }
+      const bool all_reduce = c.count != 0 || config_.ranks > 1;
+      publish(r,
+              {input(r, index), output(r, index), c.count, index, c.chunk_bytes,
+               all_reduce ? device::CommandKind::kAllReduce : device::CommandKind::kNop, c.flags, c.dtype,
+               ReduceOp::kSum, Algorithm::kRing, c.protocol, 1},
+              seq);
+      rank.host_lock = false;
+      ring(r);
+      continue;
+    }
+    rank.host_lock = false;
+    if (tail == head) {
+      if (!more) return;
+      continue;
+    }
+    finish(r, submitted[tail % 8], seqs[tail % 8]);
+    ++tail;
+  }
+}
+
+std::string SchedWorld::check_bytes() const {
+  for (std::size_t index = 0; index < config_.calls.size(); ++index) {
+    std::uint64_t sum = 0;
+    bool ok = true;
+    for (unsigned r = 0; r < config_.ranks; ++r) {
+      sum += ranks_[r].published[index];
+      ok = ok && call(r, index).expected == Status::kOk;
+    }
+    const Call& c = config_.calls[index];
+    const std::uint64_t wanted = 2 * (config_.ranks - 1) * c.count * dtype_bytes(c.dtype);
+    if (ok && sum != wanted) {
+      return text("call %zu: %llu bytes published, expected %llu", index, static_cast<unsigned long long>(sum),
+                  static_cast<unsigned long long>(wanted));
+    }
+  }
+  return {};
+}
+
+}  // namespace ringbell::test
