@@ -99,6 +99,7 @@ void Rank::set_up(host::Deadline deadline) {
   config.device_ordinal = settings_.device_ordinal;
   config.allow_shared_device = settings_.allow_shared_device;
   config.resident = settings_.resident;
+  config.ask_every_time = settings_.check_pointers == CheckPointers::kAlways;
   config.window_bytes = basis_.layout.total_bytes();
   config.initial_words = initial_words(basis_.layout, settings_.first_epoch);
   config.fault = settings_.fault;
