@@ -38,8 +38,8 @@ PeerState judge_peer(const PeerEvidence& evidence) noexcept;
 /// its pid, 0 when it is in another PID namespace.
 bool lock_rank_byte(int fd, int rank, std::uint32_t* holder = nullptr) noexcept;
 void unlock_rank_byte(int fd, int rank) noexcept;
-/// @return true when no OTHER process holds the lock (own locks are invisible to F_GETLK).
-bool rank_byte_is_free(int fd, int rank) noexcept;
+/// @return true when no OTHER process holds the lock (own locks are invisible to F_GETLK). `holder` as above.
+bool rank_byte_is_free(int fd, int rank, std::uint32_t* holder = nullptr) noexcept;
 
 /// One per rank. tick() is for one thread at a time (service thread, or the thread inside set-up); peer() for any thread.
 /// Neither blocks; both are a few system calls.
@@ -50,7 +50,8 @@ class Liveness {
 
   /// Writes this rank's heartbeat and takes its lock again if it was dropped. Call it at least every 25 ms.
   void tick() noexcept;
-  /// What holds for `peer` now. Logs kLockDropped and kSuspended once per peer and occurrence.
+  /// What holds for `peer` now. Logs a dropped lock and a suspension once per occurrence; the former only once the peer has
+  /// shown that it lives (it beat again, or took its lock again), since a peer that just died looks the same at first.
   PeerState peer(int peer) noexcept;
   /// True when another process holds the lock on this byte.
   [[nodiscard]] bool peer_locked(int peer) const noexcept;
@@ -58,8 +59,15 @@ class Liveness {
   [[nodiscard]] std::string describe(int peer) const;
 
  private:
+  void say_changes(int peer, PeerState state, std::uint64_t beat_ns) noexcept;
+
   const Segment& segment_;
-  std::array<std::atomic<PeerState>, kMaxRanks> last_{};
+  struct Seen {
+    std::atomic<PeerState> state{PeerState::kAlive};
+    std::atomic<std::uint64_t> beat_when_dropped_ns{0};  ///< 0: lock not seen free since it was last held
+    std::atomic<bool> drop_said{false};
+  };
+  std::array<Seen, kMaxRanks> seen_;
   std::atomic<bool> lock_conflict_said_{false};
 };
 

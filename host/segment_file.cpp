@@ -89,11 +89,7 @@ std::shared_ptr<SharedMapping> try_create(const SegmentExpectation& expected) {
   try {
     const int fd = object.get_mapping_handle().handle;
     const std::size_t bytes = segment_bytes(expected.world, expected.geometry);
-    // A second rank 0 that asks whether this file is dead holds the lock for an instant.
-    for (int attempt = 0; !lock_rank_byte(fd, 0); ++attempt) {
-      if (attempt == 100) throw_error(Status::kSystem, "no file lock on " + expected.name, "/dev/shm must support them");
-      sleep_ns(kRetryNs);
-    }
+    if (!lock_rank_byte(fd, 0)) throw_errno("fcntl(F_SETLK)", expected.name, "/dev/shm must support file locks");
     if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) throw_errno("ftruncate", expected.name);
     reserve_pages(fd, 0, card_offset(expected.world), bytes);
     struct stat info {};
@@ -192,9 +188,8 @@ std::shared_ptr<SharedMapping> try_open(const SegmentExpectation& expected, std:
     return nullptr;
   }
   if (header.magic != kSegmentMagic) throw_not_a_segment(expected.name, header.magic);
-  const std::uint64_t beat = header.heartbeat[0].beat_ns;
-  const bool beats = header.layout_version == kSegmentLayoutVersion && beat != 0 && monotonic_ns() - beat <= kHeartbeatStaleNs;
-  if (rank_byte_is_free(fd, 0) && !beats) {
+  // A fresh heartbeat is no excuse here: rank 0 may have died this instant. If it lives, it takes its lock again soon.
+  if (rank_byte_is_free(fd, 0)) {
     state = fmt::format("a leftover of a dead rank 0 (pid {}) is there", header.creator_pid);
     return nullptr;
   }

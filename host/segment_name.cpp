@@ -24,6 +24,7 @@ namespace {
 
 // A creator takes its lock some microseconds after the file appears; across PID namespaces only time can tell.
 constexpr double kYoungSeconds = 1.0;
+constexpr int kCleanerByte = 63;
 
 double age_seconds(const struct stat& info) {
   timespec now{};
@@ -80,10 +81,11 @@ std::string probe_dead_and_remove(const std::string& name, const struct stat& fo
   if (fstat(file.fd(), &info) != 0) return errno_text(errno);
   if (info.st_dev != found.st_dev || info.st_ino != found.st_ino) return "it was replaced just now";
 
+  // Two cleaners cannot both go on. The ranks' own bytes are only asked for: an opener takes a held byte 0 for a live rank 0.
+  if (!lock_rank_byte(file.fd(), kCleanerByte)) return "another process is about to remove it";
   for (int rank = 0; rank < kMaxRanks; ++rank) {
     std::uint32_t holder = 0;
-    // Taking the locks, not only asking: two cleaners cannot both go on.
-    if (!lock_rank_byte(file.fd(), rank, &holder)) {
+    if (!rank_byte_is_free(file.fd(), rank, &holder)) {
       return holder == 0 ? fmt::format("its rank {} is alive", rank)
                          : fmt::format("its rank {} is alive (pid {})", rank, holder);
     }

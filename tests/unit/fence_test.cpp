@@ -144,7 +144,7 @@ TEST(FenceTest, TheDeadlineListsWhoIsAbsentAndHowFarTheyCame) {
   for (const int rank : {0, 1}) {
     const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
     EXPECT_EQ(outcome.status, Status::kTimeout);
-    EXPECT_NE(outcome.text.find("2 of 4 ranks did not get to 'written' in 0."), std::string::npos) << outcome.text;
+    EXPECT_NE(outcome.text.find("2 of 4 ranks did not get to 'written' in "), std::string::npos) << outcome.text;
     EXPECT_NE(outcome.text.find("rank 2 (pid " + std::to_string(getpid()) + ") got to 'claimed'"), std::string::npos) << outcome.text;
     EXPECT_NE(outcome.text.find("rank 3 never started"), std::string::npos) << outcome.text;
     EXPECT_NE(outcome.text.find("RINGBELL_INIT_TIMEOUT_S"), std::string::npos) << outcome.text;

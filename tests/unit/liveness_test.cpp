@@ -140,6 +140,7 @@ TEST_F(LivenessTest, AKilledPeerIsLostWithinASecond) {
   const auto start = monotonic_ns();
   EXPECT_TRUE(becomes(PeerState::kLost));
   EXPECT_LT(monotonic_ns() - start, kNanosPerSecond);
+  EXPECT_EQ(lines_.size(), 0u) << lines_[0];
   EXPECT_FALSE(liveness_->peer_locked(1));
 }
 
@@ -164,9 +165,14 @@ TEST_F(LivenessTest, AStrayCloseDropsTheLockAndTheNextTickTakesItAgain) {
   usleep(50'000);
   order('c');
   ASSERT_TRUE(eventually([this] { return !liveness_->peer_locked(1); }));
+  std::atomic_ref(zero_->header().heartbeat[1].beat_ns).store(monotonic_ns(), std::memory_order_relaxed);
+  EXPECT_EQ(liveness_->peer(1), PeerState::kLockDropped);
+  EXPECT_EQ(lines_.size(), 0u) << "it might as well have died just now";
   order('t');
   EXPECT_TRUE(eventually([this] { return liveness_->peer_locked(1); }));
-  EXPECT_TRUE(becomes(PeerState::kAlive));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(liveness_->peer(1), PeerState::kAlive);
+  ASSERT_EQ(lines_.size(), 1u);
+  EXPECT_NE(lines_[0].find("rank 1 (pid " + std::to_string(child_) + ") lives but had lost its lock"), std::string::npos) << lines_[0];
 }
 
 TEST_F(LivenessTest, AFreeLockWithAFreshHeartbeatIsAliveAndSaidOnce) {

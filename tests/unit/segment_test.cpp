@@ -182,7 +182,7 @@ TEST(SegmentTest, ArgumentsAreChecked) {
 TEST(SegmentTest, WaitingForRankZeroEndsAtTheDeadline) {
   const auto start = monotonic_ns();
   EXPECT_REFUSED(Status::kTimeout, Segment::create_or_open(unique_id_create(), 1, 2, kGeometry, soon()),
-                 "rank 1 waited 0.2 s for rank 0", "nothing has that name", "RINGBELL_INIT_TIMEOUT_S");
+                 "rank 1 waited ", " s for rank 0", "nothing has that name", "RINGBELL_INIT_TIMEOUT_S");
   EXPECT_LT(monotonic_ns() - start, 5 * kNanosPerSecond);
 }
 
