@@ -6,8 +6,10 @@
 #undef _FORTIFY_SOURCE
 #include "tests/support/scheduler.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include <setjmp.h>
 #include <sys/mman.h>
@@ -167,15 +169,30 @@ void Scheduler::switch_to(unsigned next) {
 std::string Scheduler::report() const {
   std::string text = "seed " + std::to_string(seed_) + ", step " + std::to_string(steps_) + ", ";
   text += (self_ < threads_.size() ? threads_[self_].name : "?") + ": " + failure_ + "\n";
-  const std::uint64_t first = traced_ > kTraced ? traced_ - kTraced : 0;
-  text += "last " + std::to_string(traced_ - first) + " steps (thread, operation, place, value):\n";
-  for (std::uint64_t i = first; i < traced_; ++i) {
-    const Step& step = trace_[i % kTraced];
-    char line[160];
-    std::snprintf(line, sizeof line, "  %-14s %-22s %-30s 0x%llx\n", threads_[step.thread].name.c_str(), step.what,
+  // Polls repeat: each step stands where it was last, with how often.
+  std::vector<std::pair<Step, unsigned>> last;
+  const std::uint64_t oldest = traced_ > kKept ? traced_ - kKept : 0;
+  for (std::uint64_t i = traced_; i-- > oldest && last.size() < kTraced;) {
+    const Step& step = trace_[i % kKept];
+    const auto same = [&](const auto& other) {
+      return other.first.thread == step.thread && other.first.what == step.what && other.first.at == step.at &&
+             other.first.value == step.value;
+    };
+    const auto known = std::find_if(last.begin(), last.end(), same);
+    if (known == last.end()) {
+      last.emplace_back(step, 1);
+    } else {
+      ++known->second;
+    }
+  }
+  text += "last " + std::to_string(last.size()) + " steps (thread, operation, place, value):\n";
+  for (auto at = last.rbegin(); at != last.rend(); ++at) {
+    const auto& [step, times] = *at;
+    char line[192];
+    std::snprintf(line, sizeof line, "  %-14s %-21s %-28s 0x%llx", threads_[step.thread].name.c_str(), step.what,
                   step.at != nullptr && name_ ? name_(step.at).c_str() : "-",
                   static_cast<unsigned long long>(step.value));
-    text += line;
+    text += line + (times > 1 ? " (" + std::to_string(times) + " times)\n" : std::string("\n"));
   }
   return text;
 }

@@ -55,7 +55,7 @@ struct Pace {
 
 class Scheduler {
  public:
-  static constexpr unsigned kTraced = 20;
+  static constexpr unsigned kTraced = 20;  // steps in a report
   using Body = std::function<void()>;
 
   Scheduler();
@@ -78,7 +78,7 @@ class Scheduler {
   void on_name(std::function<std::string(const void*)> name) { name_ = std::move(name); }
   /// Runs until the essential threads have returned, or something failed. @return true if nothing failed
   bool run();
-  /// After a failed run: seed, reason and the last 20 steps.
+  /// After a failed run: seed, reason and the last 20 different steps.
   [[nodiscard]] std::string report() const;
 
   // The rest is for code that runs as a model thread.
@@ -100,13 +100,19 @@ class Scheduler {
   /// Stands still until wake(self()).
   void block();
   void wake(unsigned thread) { threads_[thread].blocked = false; }
-  void trace(const char* what, const void* at, std::uint64_t value) {
-    trace_[traced_++ % kTraced] = {self_, what, at, value};
+  /// @param again nothing new: a load of what the thread saw there before. After a few in a row, they are polls, left
+  /// out
+  void trace(const char* what, const void* at, std::uint64_t value, bool again = false) {
+    std::uint32_t& repeats = threads_[self_].repeats;
+    repeats = again ? repeats + 1 : 0;
+    if (repeats <= kTracedRepeats) trace_[traced_++ % kKept] = {self_, what, at, value};
   }
   /// Ends the run with a failure; does not return.
   [[noreturn]] void fail(std::string reason);
 
  private:
+  static constexpr unsigned kKept = 256;
+  static constexpr std::uint32_t kTracedRepeats = 12;
   struct Fiber;
   struct Thread {
     std::string name;
@@ -115,6 +121,7 @@ class Scheduler {
     bool blocked = false;
     bool done = false;
     std::uint64_t asleep_until = 0;
+    std::uint32_t repeats = 0;
   };
 
   static void enter();
@@ -130,7 +137,7 @@ class Scheduler {
   std::function<std::string(const void*)> name_;
   SeededRandom random_;
   Pace pace_{};
-  std::array<Step, kTraced> trace_{};
+  std::array<Step, kKept> trace_{};
   std::uint64_t traced_ = 0;
   std::uint64_t seed_ = 0;
   std::uint64_t steps_ = 0;

@@ -131,6 +131,7 @@ std::uint64_t SharedMemory::load(const void* at, unsigned bytes, Load order, con
     while (oldest > word.seen[self] && !happened(word.versions[oldest], clock)) --oldest;
     chosen -= scheduler_.random().below(static_cast<std::uint32_t>(chosen - oldest + 1));
   }
+  const bool again = order != Load::kPlain && word.seen[self] == chosen;
   word.seen[self] = static_cast<std::uint16_t>(chosen);
   std::uint64_t value = word.versions[chosen].value;
 
@@ -157,7 +158,7 @@ std::uint64_t SharedMemory::load(const void* at, unsigned bytes, Load order, con
     if (read.released == kLineOnly) learn_line(place, read);
   }
   value = (value & mask_of(at, bytes)) >> 8 * (reinterpret_cast<std::uintptr_t>(at) % 8);
-  scheduler_.trace(what, at, value);
+  scheduler_.trace(what, at, value, again);
   return value;
 }
 
