@@ -305,6 +305,7 @@ void run_scope(RankSelf& self) {
   {
     const ParkedScope parked(comm);
     require_ok(comm, parked.status(), "ParkedScope");
+    { require_ok(comm, ParkedScope(comm).status(), "ParkedScope in ParkedScope"); }
     self.meet();
     const std::uint64_t launches = comm.stats().launches;
     for (const auto& call : calls) tickets.push_back(call->submit(comm));
@@ -314,8 +315,6 @@ void run_scope(RankSelf& self) {
     require(comm.wait(tickets[0], 0.05) == Status::kAgain,
             "wait with a deadline does not answer kAgain inside ParkedScope");
     require(comm.stats().launches == launches, "the worker was launched inside ParkedScope");
-    const ParkedScope inner(comm);
-    require_ok(comm, inner.status(), "ParkedScope in ParkedScope");
     self.meet();
   }
   self.step("after ParkedScope");
