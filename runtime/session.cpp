@@ -3,8 +3,11 @@
 #include "runtime/session.hpp"
 
 #include <array>
+#include <chrono>
 #include <exception>
+#include <thread>
 
+#include "host/clock.hpp"
 #include "host/env.hpp"
 #include "host/executor.hpp"
 #include "host/launch_env.hpp"
@@ -12,6 +15,11 @@
 #include "host/unique_id.hpp"
 
 namespace ringbell::session {
+namespace {
+
+constexpr double kPatienceS = 1.5;
+
+}  // namespace
 
 std::string new_token() {
   std::array<unsigned char, 16> bytes{};
@@ -24,7 +32,15 @@ std::string remove_leftover(const std::string& token) noexcept {
     // Asked as a rank of that session would, so that both derive one name.
     const host::Env env({{"RINGBELL_RANK", "0"}, {"RINGBELL_WORLD", "1"}, {"RINGBELL_SESSION", token}});
     const host::Launch launch = host::resolve_launch(env);
-    return host::remove_dead_segment(host::unique_id_segment_name(host::unique_id_from_key(launch.session_key)));
+    const std::string name = host::unique_id_segment_name(host::unique_id_from_key(launch.session_key));
+    // What died just now still looks alive: a fresh heartbeat (0.1 s), a segment that may be in the making (1 s).
+    const host::Deadline deadline = host::Deadline::after_seconds(kPatienceS);
+    std::string why = host::remove_dead_segment(name);
+    while (!why.empty() && !deadline.expired()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      why = host::remove_dead_segment(name);
+    }
+    return why.empty() ? why : "left /dev/shm" + name + " as it is: " + why;
   } catch (const std::exception& error) {
     return error.what();
   }

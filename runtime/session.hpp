@@ -17,7 +17,7 @@ std::string new_token();
 
 /// Removes what a session left in /dev/shm when its ranks died during set-up. A segment that a living process holds
 /// stays.
-/// @return empty, or why something was left there
+/// Returns at once when nothing is there, else within two seconds. @return empty, or what was left there and why
 std::string remove_leftover(const std::string& token) noexcept;
 
 struct Place {
