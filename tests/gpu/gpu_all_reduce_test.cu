@@ -126,6 +126,8 @@ void run_suite(RankSelf& self) {
         run_cases(comm, cases, kSeed, plan_basis(self.world(), DeviceKind::kCuda, slot_bytes), in, out);
     require(result.failure.empty(), result.failure);
     for (const std::uint64_t hash : result.hashes) self.board.words[word++].store(hash);
+    std::printf("rank %d: %zu cases, %llu launches\n", self.rank(), cases.size(),
+                static_cast<unsigned long long>(comm.stats().launches));
     self.step("leave");
   };
   run(kSmallSlot, 0, suite.small());

@@ -47,9 +47,11 @@ inline bool mps_runs() {
   return known && enabled != 0;
 }
 
+/// True where two ranks need not take turns of milliseconds on one GPU.
+inline bool side_by_side() { return gpu_count() >= 2 || mps_runs(); }
 /// Two ranks where two can run side by side, else one. Says so.
 inline int side_by_side_world() {
-  if (gpu_count() >= 2 || mps_runs()) return 2;
+  if (side_by_side()) return 2;
   std::puts("one GPU and no MPS: processes would take turns of milliseconds, so this runs with a world of 1");
   return 1;
 }
