@@ -3,8 +3,9 @@
 //
 // The smallest program: `ringbell run -n 2 -- ./hello`. Every rank adds its vector to the others'.
 #include <cstdio>
-#include <ringbell.hpp>
 #include <vector>
+
+#include <ringbell.hpp>
 
 int main() {
   ringbell::Communicator comm = ringbell::Communicator::from_env({.device = ringbell::DeviceKind::kCpu});

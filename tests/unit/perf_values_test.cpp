@@ -4,12 +4,12 @@
 // perf's checker: what it expects is what the reference computes, in whatever order the ring folds, and it notices.
 #include "tools/perf_values.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <functional>
 #include <set>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "runtime/ringbell.hpp"
 #include "tests/support/reference.hpp"
@@ -63,8 +63,9 @@ TEST_P(PerfValues, ExpectedIsTheReferenceInEveryOrderOfTheRing) {
     const Bytes expected = elements(rule, [&](std::uint64_t i) { return expected_element(rule, i); });
     Bytes out(expected.size());
     for (int shift = 0; shift < ranks; ++shift) {
-      test::ring_reference(out.data(), pointers, kCount, dtype, op,
-                           [&](std::uint64_t i) { return static_cast<int>((i + static_cast<std::uint64_t>(shift)) % ranks); });
+      test::ring_reference(out.data(), pointers, kCount, dtype, op, [&](std::uint64_t i) {
+        return static_cast<int>((i + static_cast<std::uint64_t>(shift)) % ranks);
+      });
       ASSERT_EQ(test::difference(out.data(), expected.data(), kCount, dtype), "") << ranks << " ranks, shift " << shift;
     }
   }

@@ -4,9 +4,9 @@
 // The numbers that a table shows of a row's times.
 #include "tools/statistics.hpp"
 
-#include <gtest/gtest.h>
-
 #include <numeric>
+
+#include <gtest/gtest.h>
 
 namespace ringbell::tools {
 namespace {
