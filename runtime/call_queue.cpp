@@ -104,13 +104,14 @@ Status CallQueue::launch(std::uint64_t generation) noexcept {
     return Status::kOk;
   }
   launched_ns_.store(host::monotonic_ns(), std::memory_order_relaxed);
+  // Counted first: whoever sees the worker's park has seen its launch.
+  launches_.fetch_add(1, std::memory_order_relaxed);
   const Status status = executor_.launch(generation);
   if (status != Status::kOk) {
+    launches_.fetch_sub(1, std::memory_order_relaxed);
     device::give_back_launch<CpuOps>(&launched_, generation);
-    return status;
   }
-  launches_.fetch_add(1, std::memory_order_relaxed);
-  return Status::kOk;
+  return status;
 }
 
 Status CallQueue::ensure_running() noexcept {
@@ -170,15 +171,17 @@ bool CallQueue::keep_going() noexcept {
 
 // ---- completion -----------------------------------------------------------------------------------------------------
 
+// The worker's record is complete when a completion or BROKEN is seen: it was written before both.
 void CallQueue::note_failure(Status status) noexcept {
-  Status none = Status::kOk;
-  const std::lock_guard lock(text_mutex_);
-  if (!broken_.compare_exchange_strong(none, status, std::memory_order_acq_rel)) return;
-  device::WaitRecord record;
+  device::WaitRecord record{};
   auto* words = reinterpret_cast<std::uint64_t*>(&record);
   const auto* from = reinterpret_cast<const std::uint64_t*>(&control_->failure);
   for (std::size_t i = 0; i < sizeof record / 8; ++i) words[i] = CpuOps::load_relaxed(&from[i]);
+  if (status == Status::kOk) status = record.valid != 0 ? record.status : Status::kAborted;
   record.status = status;
+  Status none = Status::kOk;
+  const std::lock_guard lock(text_mutex_);
+  if (!broken_.compare_exchange_strong(none, status, std::memory_order_acq_rel)) return;
   try {
     broken_text_ = failure_text(record);
     host::log_message(host::LogLevel::kError, broken_text_);
@@ -205,11 +208,17 @@ Status CallQueue::test(const Ticket& ticket) noexcept {
   Status status = settle(ticket.seq);
   if (status != Status::kPending) return status;
   const std::uint64_t state = CpuOps::load_acquire(&control_->state.state, Edge::kState);
-  if (device::state_residency(state) == Residency::kBroken || broken()) {
+  if (device::state_residency(state) == Residency::kBroken) {
     status = settle(ticket.seq);  // the completion may have come just before
     if (status != Status::kPending) return status;
-    if (!broken()) note_failure(Status::kAborted);
-    return broken_status() == Status::kSystem ? Status::kSystem : Status::kAborted;
+    if (!broken()) note_failure(Status::kOk);
+    return broken_status();  // never started
+  }
+  if (broken()) {
+    if (failed_.load(std::memory_order_acquire)) return broken_status();
+    if (executor_.health() != Status::kOk) return Status::kSystem;
+    // Until the worker has ended what it does, in and out are its own; away, it will not touch them.
+    return away_for_good() ? broken_status() : Status::kPending;
   }
   if (device::state_residency(state) == Residency::kParked) {
     const Status launched = ensure_running();
@@ -218,8 +227,19 @@ Status CallQueue::test(const Ticket& ticket) noexcept {
   return Status::kPending;
 }
 
+// After abort(): true if the worker is parked, kept away or not yet started. When it comes it looks at the abort word
+// before it looks at the queue (Dekker with run_worker: it says RUNNING and then looks; this looks the other way
+// round).
+bool CallQueue::away_for_good() noexcept {
+  if (CpuOps::load_acquire(&control_->control.abort_code, Edge::kAbort) == 0) return false;
+  CpuOps::fence_seq_cst(Edge::kPark);
+  const std::uint64_t state = CpuOps::load_acquire(&control_->state.state, Edge::kState);
+  return device::state_residency(state) == Residency::kParked;
+}
+
 Status CallQueue::wait(const Ticket& ticket, host::Deadline deadline) noexcept {
   if (ticket.status != Status::kOk) return ticket.status;
+  if (ticket.seq >= submitted_.load(std::memory_order_acquire)) return Status::kInvalidArgument;
   Status status = settle(ticket.seq);
   if (status != Status::kPending) return status;
   const std::uint64_t start = host::monotonic_ns();
@@ -327,6 +347,8 @@ void CallQueue::unpark() noexcept {
   }
   CpuOps::fence_seq_cst(Edge::kPark);
   keep_going();
+  // Aborted meanwhile: the worker must run once more to tell the peers.
+  if (broken() && broken_status() != Status::kSystem) (void)ensure_running();
 }
 
 void CallQueue::abort(std::uint64_t code, const std::string& why) noexcept {
@@ -346,7 +368,9 @@ void CallQueue::abort(std::uint64_t code, const std::string& why) noexcept {
 void CallQueue::fail(Status status, const std::string& why) noexcept {
   Status none = Status::kOk;
   const std::lock_guard lock(text_mutex_);
-  if (!broken_.compare_exchange_strong(none, status, std::memory_order_acq_rel)) return;
+  const bool first = broken_.compare_exchange_strong(none, status, std::memory_order_acq_rel);
+  failed_.store(true, std::memory_order_release);
+  if (!first) return;
   broken_text_ = why;
   host::log_message(host::LogLevel::kError, why);
 }
@@ -377,8 +401,9 @@ Stats CallQueue::stats() noexcept {
   const auto parks = [&](device::ParkReason reason) {
     return parks_[static_cast<int>(reason)].load(std::memory_order_relaxed);
   };
-  stats.parks = {parks(device::ParkReason::kIdle), parks(device::ParkReason::kLease), parks(device::ParkReason::kPeerLease),
-                 parks(device::ParkReason::kRequest), parks(device::ParkReason::kBurstEnd)};
+  stats.parks = {parks(device::ParkReason::kIdle), parks(device::ParkReason::kLease),
+                 parks(device::ParkReason::kPeerLease), parks(device::ParkReason::kRequest),
+                 parks(device::ParkReason::kBurstEnd)};
   stats.wait_ns = wait_ns_.load(std::memory_order_relaxed);
   return stats;
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The ringbell authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host's half of a rank's queue: submit, completion, launch and park. Knows the worker's states and an executor that
-// can launch; knows nothing of set-up or peers.
+// The host's half of a rank's queue: submit, completion, launch and park. Knows the worker's states and an executor
+// that can launch; knows nothing of set-up or peers.
 #ifndef RINGBELL_RUNTIME_CALL_QUEUE_HPP_
 #define RINGBELL_RUNTIME_CALL_QUEUE_HPP_
 
@@ -66,7 +66,8 @@ class CallQueue {
   void write_requests() noexcept;
   void retire_locked() noexcept;
   Status settle(std::uint64_t seq) noexcept;
-  void note_failure(Status status) noexcept;
+  bool away_for_good() noexcept;
+  void note_failure(Status status) noexcept;  // kOk: the status that the worker's record tells
   void count_park(std::uint64_t state) noexcept;
   void watch_start() noexcept;
 
@@ -77,9 +78,9 @@ class CallQueue {
   const CallQueueLimits limits_;
   const std::uint32_t depth_;
 
-  std::mutex submit_mutex_;                 // orders submits; guards the fields down to `stats_`
-  std::vector<std::uint8_t> protocol_of_;   // by slot
-  std::uint64_t retired_ = 0;               // completions read and counted
+  std::mutex submit_mutex_;                // orders submits; guards the fields down to `stats_`
+  std::vector<std::uint8_t> protocol_of_;  // by slot
+  std::uint64_t retired_ = 0;              // completions read and counted
   Stats stats_;
   std::atomic<std::uint64_t> submitted_{0};  // written under submit_mutex_, read anywhere
   std::uint64_t launched_ = 0;               // newest generation launched; CpuOps atomics
@@ -98,6 +99,7 @@ class CallQueue {
   mutable std::mutex text_mutex_;
   std::string broken_text_;  // under text_mutex_
   std::atomic<Status> broken_{Status::kOk};
+  std::atomic<bool> failed_{false};  // the worker will never write again; set after broken_
 };
 
 }  // namespace ringbell
