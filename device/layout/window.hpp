@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where things lie in a rank's window: the memory that its peers write. Pure arithmetic, the same on every rank. A
-// region belongs to one wire format: a byte that is a flag in one format is never payload in another. One writer a line.
+// region belongs to one wire format: a byte that is a flag in one format is never payload in another. One writer a
+// line.
 #ifndef RINGBELL_DEVICE_LAYOUT_WINDOW_HPP_
 #define RINGBELL_DEVICE_LAYOUT_WINDOW_HPP_
 
@@ -25,8 +26,10 @@ struct alignas(kCacheLineBytes) TailLine {
 struct alignas(kCacheLineBytes) AbortLine {
   std::uint64_t code;  // written last (edge kAbort); see AbortCode
   std::uint64_t seq;
-  std::uint64_t mine;    // what the writer had (a count), for the text
-  std::uint64_t theirs;  // what `peer` had
+  std::uint64_t mine;     // what the writer had (a count), for the text
+  std::uint64_t theirs;   // what `peer` had
+  std::uint64_t my_call;  // the packed dtype, operation, algorithm, protocol of both
+  std::uint64_t peer_call;
 };
 /// memory: the receiver's window. writer: the one source rank. reader: the owner. 16 x {4 bytes data, 4 bytes flag}.
 struct alignas(kCacheLineBytes) HeaderLine {

@@ -58,6 +58,17 @@ RINGBELL_TARGET void send_headers(const WorkerContext& ctx, G& g) {
   }
 }
 
+/// The first peer whose header of this operation has not arrived; world if all have. It is not in this call: the one to
+/// name, whoever is waited for.
+template <class M>
+RINGBELL_TARGET unsigned find_absent(const WorkerContext& ctx, const Operation& op) {
+  for (unsigned peer = 0; peer < ctx.world; ++peer) {
+    if (peer == ctx.rank) continue;
+    if (!ll_word_ready(M::load_relaxed(&header_line<M>(ctx, op, peer)->word[0]), ll_flag(op.index))) return peer;
+  }
+  return ctx.world;
+}
+
 struct HeaderDisagreement {
   std::uint64_t count;
   std::uint32_t call;

@@ -142,6 +142,8 @@ RINGBELL_TARGET void raise_abort(const WorkerContext& ctx, G& g, std::uint64_t c
     M::store_relaxed(&line->seq, failure.seq);
     M::store_relaxed(&line->mine, failure.my_count);
     M::store_relaxed(&line->theirs, failure.peer_count);
+    M::store_relaxed(&line->my_call, failure.mine);
+    M::store_relaxed(&line->peer_call, failure.theirs);
     M::store_release(&line->code, code, Edge::kAbort);
   }
 }
@@ -153,8 +155,7 @@ RINGBELL_TARGET void complete(const WorkerContext& ctx, G& g, Status status) {
   const std::uint64_t seq = shared.op.seq;
   const bool gpu_scope = (shared.op.command.flags & kFlagGpuScopeComplete) != 0;
   auto* line = reinterpret_cast<Quad*>(&ctx.completions[seq & (ctx.queue_depth - 1)]);
-  M::publish_completion(line, Quad{shared.published_bytes, completion_word(seq, status)}, gpu_scope,
-                        Edge::kCompletion);
+  M::publish_completion(line, Quad{shared.published_bytes, completion_word(seq, status)}, gpu_scope, Edge::kCompletion);
   shared.persistent.next_seq = seq + 1;
   if (shared.op.command.kind == CommandKind::kAllReduce) ++shared.persistent.op_index;
 }
@@ -199,6 +200,11 @@ RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t ge
   }
   g.sync(Edge::kStart);
   Verdict verdict = Verdict::kRun;
+  if (g.lane() == 0) {
+    // An abort that came while the worker was away: its commands are no longer to be touched.
+    M::fence_seq_cst(Edge::kPark);
+    if (M::load_acquire(&ctx.control->control.abort_code, Edge::kAbort) != 0) verdict = Verdict::kAbort;
+  }
   for (;;) {
     if (g.in_poll_team()) next_command<M>(ctx, g, verdict);
     g.sync(Edge::kOpStart);

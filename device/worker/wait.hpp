@@ -12,8 +12,8 @@
 
 namespace ringbell::device {
 
-inline constexpr std::uint64_t kSlowWaitUs = 1000;    // a wait this long is told in ControlBlock::slow_wait
-inline constexpr std::uint64_t kHostPollUs = 50;      // the host's abort word crosses PCIe: not more often than this
+inline constexpr std::uint64_t kSlowWaitUs = 1000;  // a wait this long is told in ControlBlock::slow_wait
+inline constexpr std::uint64_t kHostPollUs = 50;    // the host's abort word crosses PCIe: not more often than this
 
 /// What a wait is for; told when it is slow or fails.
 struct Awaited {
@@ -62,6 +62,8 @@ RINGBELL_TARGET RINGBELL_NOINLINE std::uint64_t look_around(const WorkerContext&
   Status status = Status::kOk;
   std::uint64_t mine = 0;
   std::uint64_t theirs = 0;
+  std::uint64_t my_call = 0;
+  std::uint64_t peer_call = 0;
   unsigned blamed = awaited.peer;
   unsigned reporter = ctx.rank;
 
@@ -74,6 +76,8 @@ RINGBELL_TARGET RINGBELL_NOINLINE std::uint64_t look_around(const WorkerContext&
     blamed = abort_peer(code);
     mine = M::load_relaxed(&line->mine);
     theirs = M::load_relaxed(&line->theirs);
+    my_call = M::load_relaxed(&line->my_call);
+    peer_call = M::load_relaxed(&line->peer_call);
   }
   if (status == Status::kOk && waited_us >= kHostPollUs) {
     const std::uint64_t code = M::load_acquire(&ctx.control->control.abort_code, Edge::kAbort);
@@ -89,6 +93,16 @@ RINGBELL_TARGET RINGBELL_NOINLINE std::uint64_t look_around(const WorkerContext&
     blamed = disagreement.peer;
   }
   if (status == Status::kOk && ctx.timeout_ns != 0 && waited_us * 1000 > ctx.timeout_ns) status = Status::kTimeout;
+  const bool tells = g.lane() == 0 || awaited.what == WaitFor::kHeader;
+  const bool slow = status == Status::kOk && tells && waited_us >= kSlowWaitUs && (last & 0xff) == 0;
+  if (slow || (status == Status::kTimeout && reporter == ctx.rank)) {
+    const Operation& op = g.shared().op;
+    const unsigned absent = find_absent<M>(ctx, op);
+    if (absent != ctx.world) {
+      awaited = {WaitFor::kHeader, absent, ll_flag(op.index), &header_line<M>(ctx, op, absent)->word[0]};
+      blamed = absent;
+    }
+  }
 
   if (status != Status::kOk) {
     if (g.claim_failure()) {
@@ -103,10 +117,11 @@ RINGBELL_TARGET RINGBELL_NOINLINE std::uint64_t look_around(const WorkerContext&
       } else if (status == Status::kMismatch) {
         record.my_count = mine;
         record.peer_count = theirs;
+        record.mine = my_call;
+        record.theirs = peer_call;
       }
     }
-  } else if (waited_us >= kSlowWaitUs && (g.lane() == 0 || awaited.what == WaitFor::kHeader) &&
-             (last & 0xff) == 0) {
+  } else if (slow) {
     WaitRecord record{};
     fill_record<M>(ctx, g, awaited, since_us, &record);
     publish_record<M>(record, &ctx.control->slow_wait);
