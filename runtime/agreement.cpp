@@ -25,6 +25,13 @@ constexpr Field kFields[] = {
     {"algorithm", &Agreement::algorithm, "give all ranks the same Config::algorithm / RINGBELL_ALGO"},
     {"protocol", &Agreement::protocol, "give all ranks the same Config::protocol / RINGBELL_PROTO"},
     {"first epoch", &Agreement::first_epoch, "give all ranks the same Config::first_epoch"},
+    {"queue depth", &Agreement::queue_depth, "give all ranks the same Config::queue_depth / RINGBELL_QUEUE_DEPTH"},
+    {"time-out (ms)", &Agreement::timeout_ms, "give all ranks the same Config::timeout_s / RINGBELL_TIMEOUT_S"},
+    {"idle park (us)", &Agreement::idle_park_us,
+     "give all ranks the same Config::idle_park_us / RINGBELL_IDLE_PARK_US"},
+    {"lease (us)", &Agreement::lease_us, "give all ranks the same Config::lease_us / RINGBELL_LEASE_US"},
+    {"leave to share a device", &Agreement::allow_shared_device,
+     "give all ranks the same Config::allow_shared_device / RINGBELL_ALLOW_SHARED_DEVICE"},
 };
 
 Agreement of_rank(const host::Segment& segment, int rank) {
@@ -53,6 +60,11 @@ Agreement make_agreement(const Settings& settings, std::uint32_t slots, std::uin
   a.algorithm = static_cast<std::uint64_t>(settings.algorithm);
   a.protocol = static_cast<std::uint64_t>(settings.protocol);
   a.first_epoch = settings.first_epoch;
+  a.queue_depth = settings.queue_depth;
+  a.timeout_ms = settings.timeout_ns / 1'000'000;
+  a.idle_park_us = settings.idle_park_ns / 1000;
+  a.lease_us = settings.lease_ns / 1000;
+  a.allow_shared_device = settings.allow_shared_device ? 1 : 0;
   a.ll128_link = ll128_link ? 1 : 0;
   return a;
 }

@@ -23,7 +23,13 @@ struct Agreement {
   std::uint64_t algorithm;  // the communicator's setting
   std::uint64_t protocol;
   std::uint64_t first_epoch;
-  std::uint64_t ll128_link;  // 1: this rank's links keep 128-byte lines whole, as far as it knows; not compared: any 0 = no
+  std::uint64_t queue_depth;
+  std::uint64_t timeout_ms;
+  std::uint64_t idle_park_us;
+  std::uint64_t lease_us;
+  std::uint64_t allow_shared_device;
+  std::uint64_t
+      ll128_link;  // 1: this rank's links keep 128-byte lines whole, as far as it knows; not compared: any 0 = no
 };
 
 inline constexpr std::uint64_t kWireVersion = 1;

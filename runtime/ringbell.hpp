@@ -40,7 +40,8 @@ enum class DeviceKind : std::uint8_t { kAuto = 0, kCpu = 1, kCuda = 2 };
 enum class CheckPointers : std::uint8_t { kFirst = 0, kAlways = 1, kOff = 2 };
 
 /// Settings of a communicator. A field left at its default may be set by the RINGBELL_* variable named beside it
-/// (`ringbell env` lists them); a field set by the caller wins. Ranks must agree on everything but device_ordinal.
+/// (`ringbell env` lists them); a field set by the caller wins. Ranks must agree on everything but device_ordinal,
+/// init_timeout_s and check_pointers.
 struct Config {
   DeviceKind device = DeviceKind::kAuto;           ///< RINGBELL_DEVICE; kAuto: CUDA if there is a GPU, else CPU
   int device_ordinal = -1;                         ///< CUDA device; -1: local rank modulo visible devices
