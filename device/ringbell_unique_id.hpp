@@ -12,8 +12,8 @@ namespace ringbell {
 
 inline constexpr std::size_t kUniqueIdBytes = 128;
 
-/// Opaque, trivially copyable: hand it from one rank to the others by any means. It lets processes of the SAME user join
-/// the group, so treat it like a password towards nobody else: other users are refused by the kernel's file modes.
+/// Opaque, trivially copyable: hand it from one rank to the others by any means. It lets processes of the SAME user
+/// join the group, so treat it like a password towards nobody else: other users are refused by the kernel's file modes.
 struct UniqueId {
   unsigned char bytes[kUniqueIdBytes];
 };

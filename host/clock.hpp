@@ -5,10 +5,10 @@
 #ifndef RINGBELL_HOST_CLOCK_HPP_
 #define RINGBELL_HOST_CLOCK_HPP_
 
-#include <time.h>
-
 #include <cstdint>
 #include <limits>
+
+#include <time.h>
 
 namespace ringbell::host {
 

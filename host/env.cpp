@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/env.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -11,6 +9,7 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "host/error.hpp"
 #include "host/log.hpp"
@@ -54,8 +53,7 @@ constexpr EnvRow kTable[] = {
      "microseconds without a command before the worker parks"},
     {EnvVar::kLeaseUs, "RINGBELL_LEASE_US", EnvType::kNumber, 1, 1e9, false, nullptr, "10000",
      "microseconds that a resident kernel keeps its GPU at most"},
-    {EnvVar::kLog, "RINGBELL_LOG", EnvType::kChoice, 0, 0, false, "error|warn|info|debug", "warn",
-     "what is printed"},
+    {EnvVar::kLog, "RINGBELL_LOG", EnvType::kChoice, 0, 0, false, "error|warn|info|debug", "warn", "what is printed"},
     {EnvVar::kLogFile, "RINGBELL_LOG_FILE", EnvType::kText, 0, 0, false, nullptr, "(stderr)",
      "file for the log; %r rank, %p pid, %h host"},
     {EnvVar::kFault, "RINGBELL_FAULT", EnvType::kText, 0, 0, false, nullptr, "(none)",
@@ -115,9 +113,8 @@ bool is_choice(std::string_view choices, std::string_view value) {
 }
 
 bool is_hex(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-  });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); });
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -224,7 +221,8 @@ void Env::check_all() const {
 
 std::vector<std::string> Env::unknown_variables() const {
   std::vector<std::string> lines;
-  for (auto it = variables_.lower_bound("RINGBELL_"); it != variables_.end() && it->first.starts_with("RINGBELL_"); ++it) {
+  for (auto it = variables_.lower_bound("RINGBELL_"); it != variables_.end() && it->first.starts_with("RINGBELL_");
+       ++it) {
     const std::string& name = it->first;
     if (name.starts_with(kForTests)) continue;
     if (std::find(std::begin(kForScripts), std::end(kForScripts), name) != std::end(kForScripts)) continue;
@@ -238,11 +236,12 @@ std::vector<std::string> Env::unknown_variables() const {
       }
     }
     if (distance == 0) continue;
-    lines.push_back(distance <= 4 ? fmt::format("{} is not a variable of ringbell and has no effect; did you mean {}?",
-                                                name, closest->name)
-                                  : fmt::format("{} is not a variable of ringbell and has no effect; `ringbell env` lists "
-                                                "them",
-                                                name));
+    lines.push_back(
+        distance <= 4
+            ? fmt::format("{} is not a variable of ringbell and has no effect; did you mean {}?", name, closest->name)
+            : fmt::format("{} is not a variable of ringbell and has no effect; `ringbell env` lists "
+                          "them",
+                          name));
   }
   return lines;
 }

@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/fence.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include "host/clock.hpp"
 #include "host/error.hpp"
@@ -126,7 +125,8 @@ void Fence::wait_all(Phase phase, Deadline deadline) {
   std::string why;
   const Status status = try_wait_all(phase, deadline, &why);
   if (status == Status::kOk) return;
-  if (status == Status::kTimeout) why += "; start all ranks with the same id and world, or raise RINGBELL_INIT_TIMEOUT_S";
+  if (status == Status::kTimeout)
+    why += "; start all ranks with the same id and world, or raise RINGBELL_INIT_TIMEOUT_S";
   segment_.publish_failure(why, status);
   throw Error(status, why);
 }

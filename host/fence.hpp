@@ -24,18 +24,18 @@ class Fence {
   /// Both must outlive this.
   Fence(Segment& segment, Liveness& liveness) noexcept : segment_(segment), liveness_(liveness) {}
 
-  /// Makes everything written before visible to whoever waits for `phase`. Rank 0 publishing kOpened removes the segment's
-  /// name first: it has seen all ranks kWritten, so nobody needs the name, and whoever gets past wait_all(kOpened) may
-  /// start the next session under the same name.
+  /// Makes everything written before visible to whoever waits for `phase`. Rank 0 publishing kOpened removes the
+  /// segment's name first: it has seen all ranks kWritten, so nobody needs the name, and whoever gets past
+  /// wait_all(kOpened) may start the next session under the same name.
   void publish(Phase phase) noexcept;
 
   /// Returns when every rank has published `phase` or a later one.
   /// @throws Error kTimeout at the deadline: lists the absent ranks and how far each came. kPeerLost: a rank died.
-  ///   kAborted: "rank 2 failed to start: <its text>". kInvalidArgument: a rank was claimed twice. This rank then publishes
-  ///   its own failure, so that the others end too.
+  ///   kAborted: "rank 2 failed to start: <its text>". kInvalidArgument: a rank was claimed twice. This rank then
+  ///   publishes its own failure, so that the others end too.
   void wait_all(Phase phase, Deadline deadline);
-  /// As wait_all without throwing or publishing; `why` (may be null) gets the text. For teardown: ranks that are gone or
-  /// failed count as closed when `phase` is kClosed.
+  /// As wait_all without throwing or publishing; `why` (may be null) gets the text. For teardown: ranks that are gone
+  /// or failed count as closed when `phase` is kClosed.
   Status try_wait_all(Phase phase, Deadline deadline, std::string* why) noexcept;
 
   /// Tells every other rank that this one cannot start. Call it from the handler around set-up.

@@ -17,28 +17,63 @@ namespace {
 // the first that is set counts.
 struct Convention {
   Launcher launcher;
-  const char* title;           ///< for messages
+  const char* title;  ///< for messages
   const char* rank;
   const char* world[2];
   const char* local_rank;
-  const char* local_world;     ///< ranks on this host: another number than the world means several hosts
-  const char* nodes[2];        ///< more than one means several hosts
-  const char* identity[4];     ///< the job's name, joined
-  bool identity_needs_all;     ///< half of it could be shared with another job
+  const char* local_world;  ///< ranks on this host: another number than the world means several hosts
+  const char* nodes[2];     ///< more than one means several hosts
+  const char* identity[4];  ///< the job's name, joined
+  bool identity_needs_all;  ///< half of it could be shared with another job
 };
 
 constexpr Convention kConventions[] = {
-    {Launcher::kRingbell, "RINGBELL_*", "RINGBELL_RANK", {"RINGBELL_WORLD"}, "RINGBELL_LOCAL_RANK", nullptr, {},
-     {"RINGBELL_SESSION"}, true},
-    {Launcher::kTorch, "torchrun", "RANK", {"WORLD_SIZE"}, "LOCAL_RANK", "LOCAL_WORLD_SIZE", {"GROUP_WORLD_SIZE"},
-     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}, false},
-    {Launcher::kMpi, "Open MPI", "OMPI_COMM_WORLD_RANK", {"OMPI_COMM_WORLD_SIZE"}, "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", {}, {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}, false},
-    {Launcher::kMpi, "PMI", "PMI_RANK", {"PMI_SIZE"}, "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {},
-     {"PMI_JOBID", "PMI_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID"}, false},
+    {Launcher::kRingbell,
+     "RINGBELL_*",
+     "RINGBELL_RANK",
+     {"RINGBELL_WORLD"},
+     "RINGBELL_LOCAL_RANK",
+     nullptr,
+     {},
+     {"RINGBELL_SESSION"},
+     true},
+    {Launcher::kTorch,
+     "torchrun",
+     "RANK",
+     {"WORLD_SIZE"},
+     "LOCAL_RANK",
+     "LOCAL_WORLD_SIZE",
+     {"GROUP_WORLD_SIZE"},
+     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"},
+     false},
+    {Launcher::kMpi,
+     "Open MPI",
+     "OMPI_COMM_WORLD_RANK",
+     {"OMPI_COMM_WORLD_SIZE"},
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     {},
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"},
+     false},
+    {Launcher::kMpi,
+     "PMI",
+     "PMI_RANK",
+     {"PMI_SIZE"},
+     "MPI_LOCALRANKID",
+     "MPI_LOCALNRANKS",
+     {},
+     {"PMI_JOBID", "PMI_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID"},
+     false},
     {Launcher::kMpi, "PMIx", "PMIX_RANK", {"PMIX_SIZE"}, nullptr, nullptr, {}, {"PMIX_NAMESPACE"}, false},
-    {Launcher::kSlurm, "Slurm", "SLURM_PROCID", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, "SLURM_LOCALID", nullptr,
-     {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"}, {"SLURM_JOB_ID", "SLURM_STEP_ID"}, true},
+    {Launcher::kSlurm,
+     "Slurm",
+     "SLURM_PROCID",
+     {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
+     "SLURM_LOCALID",
+     nullptr,
+     {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"},
+     {"SLURM_JOB_ID", "SLURM_STEP_ID"},
+     true},
 };
 
 struct Found {
@@ -52,7 +87,8 @@ std::optional<std::string> lookup(const Env& env, const char* name) {
   return name == nullptr ? std::nullopt : env.raw(name);
 }
 
-std::optional<std::string> lookup_first(const Env& env, std::span<const char* const> names, std::string* which = nullptr) {
+std::optional<std::string> lookup_first(const Env& env, std::span<const char* const> names,
+                                        std::string* which = nullptr) {
   for (const char* name : names) {
     if (auto value = lookup(env, name)) {
       if (which != nullptr) *which = name;
@@ -78,8 +114,8 @@ long checked_number(std::string_view name, std::string_view text) {
   return *value;
 }
 
-// Outside a step (salloc's shell, sbatch's script, an interactive or extern step) Slurm's variables describe the job and
-// not this process. Those pseudo steps have ids from 0xfffffff0 up.
+// Outside a step (salloc's shell, sbatch's script, an interactive or extern step) Slurm's variables describe the job
+// and not this process. Those pseudo steps have ids from 0xfffffff0 up.
 bool inside_slurm_step(const Env& env) {
   const auto step = env.raw("SLURM_STEP_ID");
   const auto id = step ? whole_number(*step) : std::nullopt;
@@ -96,8 +132,8 @@ std::optional<Found> look(const Env& env, const Convention& convention) {
   }
   if (auto world = lookup_first(env, convention.world, &found.world_name)) found.world_text = *world;
   if (found.rank_name.empty() && found.world_name.empty()) return std::nullopt;
-  // Slurm sets SLURM_NTASKS for the whole job, and some systems export half of another launcher's set: not ours to judge
-  // unless it is chosen.
+  // Slurm sets SLURM_NTASKS for the whole job, and some systems export half of another launcher's set: not ours to
+  // judge unless it is chosen.
   found.complete = !found.rank_name.empty() && !found.world_name.empty();
   return found;
 }
@@ -118,17 +154,19 @@ std::string set_text(const Found& found) {
 void check_one_host(const Env& env, const Convention& c, std::string_view world_name, long world) {
   const auto local = lookup(env, c.local_world);
   if (local && checked_number(c.local_world, *local) != world) {
-    throw_error(Status::kInvalidArgument,
-                fmt::format("{}={} but {}={}: the ranks are on several hosts", world_name, world, c.local_world, *local),
-                "ringbell joins the GPUs of one host; use a group per host (unique_id_create) and another library between "
-                "hosts");
+    throw_error(
+        Status::kInvalidArgument,
+        fmt::format("{}={} but {}={}: the ranks are on several hosts", world_name, world, c.local_world, *local),
+        "ringbell joins the GPUs of one host; use a group per host (unique_id_create) and another library between "
+        "hosts");
   }
   std::string name;
   const auto nodes = lookup_first(env, c.nodes, &name);
   if (nodes && checked_number(name, *nodes) > 1) {
-    throw_error(Status::kInvalidArgument, fmt::format("{}={}: the ranks are on several hosts", name, *nodes),
-                "ringbell joins the GPUs of one host; use a group per host (unique_id_create) and another library between "
-                "hosts");
+    throw_error(
+        Status::kInvalidArgument, fmt::format("{}={}: the ranks are on several hosts", name, *nodes),
+        "ringbell joins the GPUs of one host; use a group per host (unique_id_create) and another library between "
+        "hosts");
   }
 }
 
@@ -174,7 +212,8 @@ Launch read_set(const Env& env, const Found& found) {
   if (const auto local = lookup(env, c.local_rank)) {
     const long value = checked_number(c.local_rank, *local);
     if (value < 0 || value >= world) {
-      throw_error(Status::kInvalidArgument, fmt::format("{}={} with {}={}", c.local_rank, value, found.world_name, world),
+      throw_error(Status::kInvalidArgument,
+                  fmt::format("{}={} with {}={}", c.local_rank, value, found.world_name, world),
                   fmt::format("on one host local ranks go from 0 to {}", world - 1));
     }
     launch.local_rank = static_cast<int>(value);
@@ -190,11 +229,12 @@ void refuse_hidden_world(const Launch& chosen, std::string_view chosen_text, std
   for (const Found& other : lower) {
     const auto world = other.complete ? whole_number(other.world_text) : std::nullopt;
     if (!world || *world <= 1) continue;
-    throw_error(Status::kInvalidArgument,
-                fmt::format("{} says a world of 1, but {} says {} ranks", chosen_text, other.convention->title, *world),
-                fmt::format("set RINGBELL_LAUNCHER={} to use those, RINGBELL_LAUNCHER={} for a world of 1, or unset the "
-                            "wrong variables",
-                            launcher_name(other.convention->launcher), launcher_name(chosen.launcher)));
+    throw_error(
+        Status::kInvalidArgument,
+        fmt::format("{} says a world of 1, but {} says {} ranks", chosen_text, other.convention->title, *world),
+        fmt::format("set RINGBELL_LAUNCHER={} to use those, RINGBELL_LAUNCHER={} for a world of 1, or unset the "
+                    "wrong variables",
+                    launcher_name(other.convention->launcher), launcher_name(chosen.launcher)));
   }
 }
 
@@ -217,8 +257,9 @@ std::optional<Launcher> forced_launcher(const Env& env) {
   return std::nullopt;  // not reached: text() has checked the choice
 }
 
-constexpr const char* kHowToStart = "start the program with `ringbell run -n N -- CMD`, torchrun, mpirun or srun, or set "
-                                    "RINGBELL_RANK and RINGBELL_WORLD";
+constexpr const char* kHowToStart =
+    "start the program with `ringbell run -n N -- CMD`, torchrun, mpirun or srun, or set "
+    "RINGBELL_RANK and RINGBELL_WORLD";
 
 Launch take_arguments(const ExplicitLaunch& arguments, std::span<const Found> others, bool forced) {
   check_rank_and_world("rank", arguments.rank, "world", arguments.world);
@@ -253,7 +294,8 @@ std::optional<Launch> find_launch(const Env& env, const std::optional<ExplicitLa
   }
   const std::optional<Launcher> forced = forced_launcher(env);
 
-  if (arguments && (!forced || *forced == Launcher::kExplicit)) return take_arguments(*arguments, sets, forced.has_value());
+  if (arguments && (!forced || *forced == Launcher::kExplicit))
+    return take_arguments(*arguments, sets, forced.has_value());
   if (forced == Launcher::kExplicit) {
     throw_error(Status::kInvalidArgument, "RINGBELL_LAUNCHER='explicit' but the call names no rank and world",
                 "pass them, or unset RINGBELL_LAUNCHER");
@@ -273,7 +315,8 @@ std::optional<Launch> find_launch(const Env& env, const std::optional<ExplicitLa
   if (chosen == sets.size()) {
     if (forced) {
       throw_error(Status::kInvalidArgument,
-                  fmt::format("RINGBELL_LAUNCHER='{}' but its variables are not set", launcher_name(*forced)), kHowToStart);
+                  fmt::format("RINGBELL_LAUNCHER='{}' but its variables are not set", launcher_name(*forced)),
+                  kHowToStart);
     }
     if (sets.empty()) return std::nullopt;
     chosen = 0;  // nothing but partial sets

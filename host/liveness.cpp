@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/liveness.hpp"
 
-#include <fcntl.h>
-
 #include <cerrno>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include "host/clock.hpp"
@@ -72,8 +71,9 @@ void Liveness::tick() noexcept {
   std::atomic_ref(segment_.header().heartbeat[rank].beat_ns).store(monotonic_ns(), std::memory_order_relaxed);
   std::uint32_t holder = 0;
   if (!lock_rank_byte(segment_.fd(), rank, &holder) && !lock_conflict_said_.exchange(true)) {
-    log_message(LogLevel::kError, "another process holds this rank's lock on the session's segment: peers will not notice "
-                                  "when this rank dies");
+    log_message(LogLevel::kError,
+                "another process holds this rank's lock on the session's segment: peers will not notice "
+                "when this rank dies");
   }
 }
 
@@ -115,13 +115,14 @@ void Liveness::say_changes(int peer, PeerState state, std::uint64_t beat_ns) noe
   }
   try {
     if (dropped_and_alive && log_enabled(LogLevel::kWarn)) {
-      log_message(LogLevel::kWarn, fmt::format("{} lives but had lost its lock on the session's segment: something in it "
-                                               "opened and closed {}",
-                                               describe(peer), segment_.name()));
+      log_message(LogLevel::kWarn,
+                  fmt::format("{} lives but had lost its lock on the session's segment: something in it "
+                              "opened and closed {}",
+                              describe(peer), segment_.name()));
     }
     if (state == PeerState::kSuspended && before != state && log_enabled(LogLevel::kWarn)) {
-      log_message(LogLevel::kWarn, fmt::format("{} is stopped by a signal or a debugger; time-outs wait for it",
-                                               describe(peer)));
+      log_message(LogLevel::kWarn,
+                  fmt::format("{} is stopped by a signal or a debugger; time-outs wait for it", describe(peer)));
     }
   } catch (...) {  // out of memory for a line of log
   }

@@ -34,15 +34,15 @@ struct PeerEvidence {
 /// The rule alone, pure.
 PeerState judge_peer(const PeerEvidence& evidence) noexcept;
 
-/// Takes the write lock on byte `rank` of `fd`. @return false when another process holds it; `holder` (may be null) gets
-/// its pid, 0 when it is in another PID namespace.
+/// Takes the write lock on byte `rank` of `fd`. @return false when another process holds it; `holder` (may be null)
+/// gets its pid, 0 when it is in another PID namespace.
 bool lock_rank_byte(int fd, int rank, std::uint32_t* holder = nullptr) noexcept;
 void unlock_rank_byte(int fd, int rank) noexcept;
 /// @return true when no OTHER process holds the lock (own locks are invisible to F_GETLK). `holder` as above.
 bool rank_byte_is_free(int fd, int rank, std::uint32_t* holder = nullptr) noexcept;
 
-/// One per rank. tick() is for one thread at a time (service thread, or the thread inside set-up); peer() for any thread.
-/// Neither blocks; both are a few system calls.
+/// One per rank. tick() is for one thread at a time (service thread, or the thread inside set-up); peer() for any
+/// thread. Neither blocks; both are a few system calls.
 class Liveness {
  public:
   /// @param segment must outlive this
@@ -50,8 +50,9 @@ class Liveness {
 
   /// Writes this rank's heartbeat and takes its lock again if it was dropped. Call it at least every 25 ms.
   void tick() noexcept;
-  /// What holds for `peer` now. Logs a dropped lock and a suspension once per occurrence; the former only once the peer has
-  /// shown that it lives (it beat again, or took its lock again), since a peer that just died looks the same at first.
+  /// What holds for `peer` now. Logs a dropped lock and a suspension once per occurrence; the former only once the peer
+  /// has shown that it lives (it beat again, or took its lock again), since a peer that just died looks the same at
+  /// first.
   PeerState peer(int peer) noexcept;
   /// True when another process holds the lock on this byte.
   [[nodiscard]] bool peer_locked(int peer) const noexcept;

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/log.hpp"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <map>
 #include <memory>
@@ -15,6 +13,7 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "host/env.hpp"
 
@@ -77,10 +76,12 @@ struct State {
     const auto [entry, fresh] = files.try_emplace(path);
     if (fresh) {
       try {
-        entry->second = make_logger(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path), "%Y-%m-%dT%H:%M:%S.%e %v");
+        entry->second =
+            make_logger(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path), "%Y-%m-%dT%H:%M:%S.%e %v");
       } catch (const std::exception& error) {
-        console->log(spdlog::level::warn, "ringbell: warn: RINGBELL_LOG_FILE='{}' cannot be written ({}); logging to stderr",
-                     *file_pattern, error.what());
+        console->log(spdlog::level::warn,
+                     "ringbell: warn: RINGBELL_LOG_FILE='{}' cannot be written ({}); logging to stderr", *file_pattern,
+                     error.what());
       }
     }
     return entry->second ? *entry->second : *console;

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/process_identity.hpp"
 
+#include <charconv>
+#include <mutex>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <charconv>
-#include <mutex>
 
 #include "host/clock.hpp"
 #include "host/error.hpp"

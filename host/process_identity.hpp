@@ -17,12 +17,12 @@ namespace ringbell::host {
 struct ProcessIdentity {
   std::uint32_t uid = 0;
   std::uint32_t pid = 0;
-  std::uint64_t start_time = 0;               ///< clock ticks since boot; 0 where /proc is not readable
-  std::uint64_t pid_namespace = 0;            ///< inode of /proc/self/ns/pid; 0 when unknown
-  std::array<std::uint8_t, 16> boot_id{};     ///< zero when unknown
-  std::uint64_t shm_device = 0;               ///< st_dev of /dev/shm; 0 when unknown
-  std::uint64_t host_hash = 0;                ///< of the host name
-  std::uint64_t process_token = 0;            ///< random, never 0, the same for all threads, new in a fork's child
+  std::uint64_t start_time = 0;            ///< clock ticks since boot; 0 where /proc is not readable
+  std::uint64_t pid_namespace = 0;         ///< inode of /proc/self/ns/pid; 0 when unknown
+  std::array<std::uint8_t, 16> boot_id{};  ///< zero when unknown
+  std::uint64_t shm_device = 0;            ///< st_dev of /dev/shm; 0 when unknown
+  std::uint64_t host_hash = 0;             ///< of the host name
+  std::uint64_t process_token = 0;         ///< random, never 0, the same for all threads, new in a fork's child
 };
 
 /// Of the calling process. Reads /proc on first use and after a fork; never throws for a missing /proc.
@@ -38,7 +38,7 @@ std::optional<ProcessStat> parse_process_stat(std::string_view text);
 std::optional<ProcessStat> read_process_stat(std::uint32_t pid);
 
 enum class ProcessRun : std::uint8_t {
-  kUnknown,    ///< other PID namespace, no /proc, or start time not known
+  kUnknown,  ///< other PID namespace, no /proc, or start time not known
   kRunning,
   kSuspended,  ///< stopped by a signal (T) or by a tracer (t)
   kGone,       ///< no such process, a zombie, or the pid belongs to a younger process

@@ -2,15 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/segment.hpp"
 
-#include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "host/error.hpp"
 #include "host/liveness.hpp"
@@ -30,7 +29,8 @@ std::atomic_ref<std::uint64_t> shared(std::uint64_t& word) noexcept { return std
 
 void check_arguments(int rank, int world, const SegmentGeometry& geometry) {
   if (world < 1 || world > kMaxRanks) {
-    throw_error(Status::kInvalidArgument, fmt::format("world={}", world), fmt::format("a group has 1 to {} ranks", kMaxRanks));
+    throw_error(Status::kInvalidArgument, fmt::format("world={}", world),
+                fmt::format("a group has 1 to {} ranks", kMaxRanks));
   }
   if (rank < 0 || rank >= world) {
     throw_error(Status::kInvalidArgument, fmt::format("rank={} with world={}", rank, world),
@@ -119,11 +119,12 @@ void Segment::claim() {
   std::uint64_t none = 0;
   shared(line.second).compare_exchange_strong(none, me, std::memory_order_acq_rel);
   if (holder == 0) holder = owner_pid(rank_);
-  throw_error(Status::kInvalidArgument,
-              fmt::format("rank {} is claimed twice: by process {}{}", rank_,
-                          holder == 0 ? std::string("of another PID namespace") : std::to_string(holder),
-                          holder == me ? " (this one) and again by the same process" : fmt::format(" and by process {}", me)),
-              "give every rank of the session its own number (RANK, RINGBELL_RANK, ..)");
+  throw_error(
+      Status::kInvalidArgument,
+      fmt::format("rank {} is claimed twice: by process {}{}", rank_,
+                  holder == 0 ? std::string("of another PID namespace") : std::to_string(holder),
+                  holder == me ? " (this one) and again by the same process" : fmt::format(" and by process {}", me)),
+      "give every rank of the session its own number (RANK, RINGBELL_RANK, ..)");
 }
 
 void Segment::write_identity() {
@@ -212,9 +213,10 @@ int Segment::doubly_claimed_rank() const noexcept {
 }
 
 std::string Segment::double_claim_text(int rank) const {
-  return fmt::format("rank {} is claimed twice: by process {} and by process {}; give every rank of the session its own "
-                     "number (RANK, RINGBELL_RANK, ..)",
-                     rank, owner_pid(rank), shared(header().claim[rank].second).load(std::memory_order_acquire));
+  return fmt::format(
+      "rank {} is claimed twice: by process {} and by process {}; give every rank of the session its own "
+      "number (RANK, RINGBELL_RANK, ..)",
+      rank, owner_pid(rank), shared(header().claim[rank].second).load(std::memory_order_acquire));
 }
 
 bool Segment::is_claimed(int rank) const noexcept {

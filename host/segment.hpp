@@ -26,13 +26,13 @@ class SharedMapping;  // one file descriptor and one mapping per process and seg
 /// A rank's share of the segment. Movable, not copyable. All accessors are thread-safe and valid until destruction.
 class Segment {
  public:
-  /// Rank 0 creates the segment (O_EXCL, mode 0600 under any umask), the others open it, waiting for it until `deadline`.
-  /// Then the rank takes its file lock, claims its rank, reserves its own pages and fills the identity part of its card
-  /// (phase kClaimed). Blocks up to the deadline; never touches a page that is not reserved.
+  /// Rank 0 creates the segment (O_EXCL, mode 0600 under any umask), the others open it, waiting for it until
+  /// `deadline`. Then the rank takes its file lock, claims its rank, reserves its own pages and fills the identity part
+  /// of its card (phase kClaimed). Blocks up to the deadline; never touches a page that is not reserved.
   /// @param geometry the same on every rank, page multiples
   /// @throws Error kInvalidArgument: bad rank, world, geometry or id; rank claimed twice; ranks disagree on world or
-  ///   geometry. kTimeout: no segment appeared (says what was found instead). kSystem: /dev/shm is full (needed and free
-  ///   bytes), wrong owner, mode, content or version under the name. Nothing of this call is left behind.
+  ///   geometry. kTimeout: no segment appeared (says what was found instead). kSystem: /dev/shm is full (needed and
+  ///   free bytes), wrong owner, mode, content or version under the name. Nothing of this call is left behind.
   static Segment create_or_open(const UniqueId& id, int rank, int world, const SegmentGeometry& geometry,
                                 Deadline deadline);
 
@@ -40,9 +40,9 @@ class Segment {
   Segment& operator=(Segment&& other) noexcept;
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
-  /// Publishes kFailed when set-up had not reached kOpened, kClosed otherwise; gives the lock back; removes the name if it
-  /// is still there and this is rank 0, or its owner is gone; the last rank of the process unmaps and closes. In a fork's
-  /// child it only unmaps. Nobody may use the control bytes or windows of this rank afterwards.
+  /// Publishes kFailed when set-up had not reached kOpened, kClosed otherwise; gives the lock back; removes the name if
+  /// it is still there and this is rank 0, or its owner is gone; the last rank of the process unmaps and closes. In a
+  /// fork's child it only unmaps. Nobody may use the control bytes or windows of this rank afterwards.
   ~Segment();
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -70,7 +70,8 @@ class Segment {
   void publish_phase(Phase phase) noexcept;
   [[nodiscard]] Phase phase(int rank) const noexcept;
   [[nodiscard]] Phase reached(int rank) const noexcept;
-  /// Writes `text` (cut to the card's buffer) and publishes kFailed. The first text wins. One thread of the rank at a time.
+  /// Writes `text` (cut to the card's buffer) and publishes kFailed. The first text wins. One thread of the rank at a
+  /// time.
   /// @param verdict kOk: the text is this rank's own failure; else it is about the group ("rank 2 died ..."), and every
   ///   rank that reads it repeats it unchanged with this status
   void publish_failure(std::string_view text, Status verdict = Status::kOk) noexcept;

@@ -2,16 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Creating and opening a segment's file. What is under the name already is host/segment_name.cpp.
+#include <cstring>
+
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cstring>
-
-#include <fmt/format.h>
 
 #include "host/error.hpp"
 #include "host/liveness.hpp"
@@ -75,7 +74,8 @@ std::shared_ptr<SharedMapping> try_create(const SegmentExpectation& expected) {
   const std::lock_guard lock(mapping_registry_mutex());
   bip::shared_memory_object object;
   try {
-    object = bip::shared_memory_object(bip::create_only, expected.name.c_str(), bip::read_write, bip::permissions(0600));
+    object =
+        bip::shared_memory_object(bip::create_only, expected.name.c_str(), bip::read_write, bip::permissions(0600));
   } catch (const bip::interprocess_exception& error) {
     const int code = error.get_native_error();
     if (code == EEXIST) return nullptr;
@@ -100,18 +100,19 @@ std::shared_ptr<SharedMapping> try_create(const SegmentExpectation& expected) {
     return mapping;
   } catch (const bip::interprocess_exception& error) {
     shm_unlink(expected.name.c_str());
-    throw_errno("mmap", expected.name, "the address space or memory limit is too small: ulimit -v", error.get_native_error());
+    throw_errno("mmap", expected.name, "the address space or memory limit is too small: ulimit -v",
+                error.get_native_error());
   } catch (...) {
     shm_unlink(expected.name.c_str());
     throw;
   }
 }
 
-[[noreturn]] void throw_disagreement(const SegmentExpectation& expected, std::string_view field, std::string_view theirs,
-                                     std::string_view ours, std::string_view remedy) {
+[[noreturn]] void throw_disagreement(const SegmentExpectation& expected, std::string_view field,
+                                     std::string_view theirs, std::string_view ours, std::string_view remedy) {
   throw_error(Status::kInvalidArgument,
-              fmt::format("rank 0 made segment {} with {} {}, rank {} has {}", expected.name, field, theirs, expected.rank,
-                          ours),
+              fmt::format("rank 0 made segment {} with {} {}, rank {} has {}", expected.name, field, theirs,
+                          expected.rank, ours),
               remedy);
 }
 
@@ -137,9 +138,10 @@ void refuse_disagreement(const SegmentHeader& header, std::uint64_t file_bytes, 
                        "give all ranks the same configuration (queue depth, slot bytes, channels, device)");
   }
   if (header.total_bytes != file_bytes) {
-    throw_error(Status::kSystem,
-                fmt::format("segment {} is {} bytes long, its header says {}", expected.name, file_bytes, header.total_bytes),
-                "somebody changed it; start all ranks again");
+    throw_error(
+        Status::kSystem,
+        fmt::format("segment {} is {} bytes long, its header says {}", expected.name, file_bytes, header.total_bytes),
+        "somebody changed it; start all ranks again");
   }
   const ProcessIdentity me = self_identity();
   const std::string their_boot = to_hex(header.boot_id, sizeof header.boot_id);
@@ -202,7 +204,8 @@ std::shared_ptr<SharedMapping> try_open(const SegmentExpectation& expected, std:
     register_mapping(mapping);
     return mapping;
   } catch (const bip::interprocess_exception& error) {
-    throw_errno("mmap", expected.name, "the address space or memory limit is too small: ulimit -v", error.get_native_error());
+    throw_errno("mmap", expected.name, "the address space or memory limit is too small: ulimit -v",
+                error.get_native_error());
   }
 }
 
@@ -219,12 +222,13 @@ void reserve_pages(int fd, std::size_t offset, std::size_t bytes, std::size_t to
   const bool known = fstatvfs(fd, &free) == 0;
   const unsigned long long free_bytes = known ? static_cast<unsigned long long>(free.f_bavail) * free.f_frsize : 0;
   if (error == ENOSPC) {
-    throw_error(Status::kSystem,
-                fmt::format("/dev/shm is too small: this rank needs {} now, the whole session {}, free are {}",
-                            bytes_text(bytes), bytes_text(total_bytes), bytes_text(free_bytes)),
-                fmt::format("enlarge it (mount -o remount,size={}m /dev/shm as root, docker run --shm-size={}m), remove what "
-                            "fills it (ls -l /dev/shm), or use smaller slots",
-                            (total_bytes >> 20) + 64, (total_bytes >> 20) + 64));
+    throw_error(
+        Status::kSystem,
+        fmt::format("/dev/shm is too small: this rank needs {} now, the whole session {}, free are {}",
+                    bytes_text(bytes), bytes_text(total_bytes), bytes_text(free_bytes)),
+        fmt::format("enlarge it (mount -o remount,size={}m /dev/shm as root, docker run --shm-size={}m), remove what "
+                    "fills it (ls -l /dev/shm), or use smaller slots",
+                    (total_bytes >> 20) + 64, (total_bytes >> 20) + 64));
   }
   throw_errno("posix_fallocate", fmt::format("{} in /dev/shm", bytes_text(bytes)), "", error);
 }
@@ -252,11 +256,12 @@ std::shared_ptr<SharedMapping> open_segment_file(const SegmentExpectation& expec
   while (true) {
     if (auto mapping = try_open(expected, state)) return mapping;
     if (deadline.expired()) {
-      throw_error(Status::kTimeout,
-                  fmt::format("rank {} waited {:.1f} s for rank 0 to make segment {}: {}", expected.rank,
-                              seconds_since(start_ns), expected.name, state),
-                  "see whether rank 0 started, on this machine, as this user and with the same id; a slow start needs a "
-                  "larger RINGBELL_INIT_TIMEOUT_S");
+      throw_error(
+          Status::kTimeout,
+          fmt::format("rank {} waited {:.1f} s for rank 0 to make segment {}: {}", expected.rank,
+                      seconds_since(start_ns), expected.name, state),
+          "see whether rank 0 started, on this machine, as this user and with the same id; a slow start needs a "
+          "larger RINGBELL_INIT_TIMEOUT_S");
     }
     sleep_ns(kRetryNs);
   }

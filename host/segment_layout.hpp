@@ -62,19 +62,19 @@ struct alignas(kLineBytes) HeartbeatLine {
 
 /// Writer of the identity part: rank 0 before the magic is released, nobody after. Readers: all.
 struct SegmentHeader {
-  std::uint64_t magic;           ///< kSegmentMagic, written last; 0 = the creator is not done
+  std::uint64_t magic;  ///< kSegmentMagic, written last; 0 = the creator is not done
   std::uint32_t layout_version;
-  std::uint32_t header_bytes;    ///< sizeof(SegmentHeader)
-  std::uint64_t total_bytes;     ///< of the file
-  std::uint64_t control_bytes;   ///< per rank, a page multiple
-  std::uint64_t window_bytes;    ///< per rank, a page multiple, may be 0
+  std::uint32_t header_bytes;   ///< sizeof(SegmentHeader)
+  std::uint64_t total_bytes;    ///< of the file
+  std::uint64_t control_bytes;  ///< per rank, a page multiple
+  std::uint64_t window_bytes;   ///< per rank, a page multiple, may be 0
   std::uint32_t world;
-  std::uint32_t uid;             ///< effective uid of the creator
-  std::uint8_t token[16];        ///< of the unique id
-  std::uint64_t nonce;           ///< random, never 0: tells this segment from another one under the same name
+  std::uint32_t uid;       ///< effective uid of the creator
+  std::uint8_t token[16];  ///< of the unique id
+  std::uint64_t nonce;     ///< random, never 0: tells this segment from another one under the same name
   std::uint8_t boot_id[16];
-  std::uint64_t shm_device;      ///< st_dev of the creator's /dev/shm
-  std::uint32_t creator_pid;     ///< messages only: in the creator's PID namespace
+  std::uint64_t shm_device;   ///< st_dev of the creator's /dev/shm
+  std::uint32_t creator_pid;  ///< messages only: in the creator's PID namespace
   std::uint32_t unused_word;
   std::byte unused[1024 - 112];
 
@@ -82,7 +82,8 @@ struct SegmentHeader {
   PhaseLine phase[kMaxRanks];
   HeartbeatLine heartbeat[kMaxRanks];
 };
-static_assert(sizeof(ClaimLine) == kLineBytes && sizeof(PhaseLine) == kLineBytes && sizeof(HeartbeatLine) == kLineBytes);
+static_assert(sizeof(ClaimLine) == kLineBytes && sizeof(PhaseLine) == kLineBytes &&
+              sizeof(HeartbeatLine) == kLineBytes);
 static_assert(offsetof(SegmentHeader, magic) == 0);
 static_assert(offsetof(SegmentHeader, layout_version) == 8);
 static_assert(offsetof(SegmentHeader, total_bytes) == 16);
@@ -112,22 +113,22 @@ struct alignas(kPageBytes) RankCard {
 
   // valid from kWritten, written by the executor and the communicator
   DeviceKind device_kind;
-  std::uint32_t device_ordinal;       ///< in the rank's own numbering; messages only
-  std::uint8_t gpu_uuid[16];          ///< zero on the CPU executor
-  char pci_id[32];                    ///< "0000:1b:00.0", ends with 0
-  std::uint64_t capabilities;         ///< bits, meaning defined by the communicator
+  std::uint32_t device_ordinal;  ///< in the rank's own numbering; messages only
+  std::uint8_t gpu_uuid[16];     ///< zero on the CPU executor
+  char pci_id[32];               ///< "0000:1b:00.0", ends with 0
+  std::uint64_t capabilities;    ///< bits, meaning defined by the communicator
   std::uint64_t config_hash;
-  char library_version[64];           ///< ends with 0
-  std::uint8_t window_handle[64];     ///< cudaIpcMemHandle_t; zero on the CPU executor
-  std::uint64_t window_offset;        ///< of the window inside the exported allocation
+  char library_version[64];        ///< ends with 0
+  std::uint8_t window_handle[64];  ///< cudaIpcMemHandle_t; zero on the CPU executor
+  std::uint64_t window_offset;     ///< of the window inside the exported allocation
   std::uint64_t window_bytes;
-  std::uint64_t window_pointer;       ///< address in the rank's process; used only where process_token is equal
-  std::byte agreement[2048];          ///< opaque here: what ranks must agree on, written and compared by the communicator
+  std::uint64_t window_pointer;  ///< address in the rank's process; used only where process_token is equal
+  std::byte agreement[2048];     ///< opaque here: what ranks must agree on, written and compared by the communicator
 
   // valid from kFailed
-  std::uint32_t error_verdict;        ///< 0: `error_text` is this rank's own; else a Status: all ranks repeat the text
+  std::uint32_t error_verdict;  ///< 0: `error_text` is this rank's own; else a Status: all ranks repeat the text
   std::uint32_t unused_error_word;
-  char error_text[512];               ///< ends with 0
+  char error_text[512];  ///< ends with 0
 
   std::byte unused[kPageBytes - 2856];
 };

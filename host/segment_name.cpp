@@ -2,18 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/segment_name.hpp"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "host/error.hpp"
 #include "host/liveness.hpp"
@@ -81,7 +80,8 @@ std::string probe_dead_and_remove(const std::string& name, const struct stat& fo
   if (fstat(file.fd(), &info) != 0) return errno_text(errno);
   if (info.st_dev != found.st_dev || info.st_ino != found.st_ino) return "it was replaced just now";
 
-  // Two cleaners cannot both go on. The ranks' own bytes are only asked for: an opener takes a held byte 0 for a live rank 0.
+  // Two cleaners cannot both go on. The ranks' own bytes are only asked for: an opener takes a held byte 0 for a live
+  // rank 0.
   if (!lock_rank_byte(file.fd(), kCleanerByte)) return "another process is about to remove it";
   for (int rank = 0; rank < kMaxRanks; ++rank) {
     std::uint32_t holder = 0;
@@ -118,7 +118,8 @@ std::string probe_dead_and_remove(const std::string& name, const struct stat& fo
 std::string shm_path(const std::string& name) { return "/dev/shm" + name; }
 
 void throw_not_a_segment(const std::string& name, std::uint64_t magic) {
-  throw_error(Status::kSystem, fmt::format("{} is not a ringbell segment (it starts with {:016x})", shm_path(name), magic),
+  throw_error(Status::kSystem,
+              fmt::format("{} is not a ringbell segment (it starts with {:016x})", shm_path(name), magic),
               fmt::format("remove it: rm {}", shm_path(name)));
 }
 
@@ -132,7 +133,8 @@ void refuse_unless_private(const std::string& name, const struct stat& info) {
     throw_error(Status::kSystem, fmt::format("{} is not a regular file (mode {:o})", path, info.st_mode), "remove it");
   }
   if (info.st_uid != geteuid()) {
-    throw_error(Status::kSystem, fmt::format("{} belongs to uid {}, this process runs as uid {}", path, info.st_uid, geteuid()),
+    throw_error(Status::kSystem,
+                fmt::format("{} belongs to uid {}, this process runs as uid {}", path, info.st_uid, geteuid()),
                 "another user's segment is neither joined nor removed; its owner or root must remove it");
   }
   if ((info.st_mode & 077) != 0) {

@@ -6,11 +6,11 @@
 #ifndef RINGBELL_HOST_SEGMENT_NAME_HPP_
 #define RINGBELL_HOST_SEGMENT_NAME_HPP_
 
-#include <sys/stat.h>
-
 #include <memory>
 #include <optional>
 #include <string>
+
+#include <sys/stat.h>
 
 #include "device/ringbell_unique_id.hpp"
 #include "host/clock.hpp"
@@ -48,7 +48,8 @@ void refuse_unless_private(const std::string& name, const struct stat& info);
 [[noreturn]] void throw_not_a_segment(const std::string& name, std::uint64_t magic);
 
 /// Removes the name when its segment is dead: no process locks or holds it, and it is ringbell's or never got a header.
-/// @return empty when nothing is left under the name, else why it was not removed. @throws Error: not private, not a segment.
+/// @return empty when nothing is left under the name, else why it was not removed. @throws Error: not private, not a
+/// segment.
 std::string remove_dead_segment(const std::string& name);
 
 }  // namespace ringbell::host

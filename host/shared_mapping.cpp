@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/shared_mapping.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <vector>
+
+#include <unistd.h>
 
 namespace ringbell::host {
 namespace {

@@ -6,9 +6,6 @@
 #ifndef RINGBELL_HOST_SHARED_MAPPING_HPP_
 #define RINGBELL_HOST_SHARED_MAPPING_HPP_
 
-#include <sys/stat.h>
-#include <sys/types.h>
-
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -16,6 +13,8 @@
 
 #include <boost/interprocess/mapped_region.hpp>
 #include <boost/interprocess/shared_memory_object.hpp>
+#include <sys/stat.h>
+#include <sys/types.h>
 
 namespace ringbell::host {
 

@@ -2,13 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/unique_id.hpp"
 
-#include <sys/random.h>
-#include <unistd.h>
-
 #include <cstring>
 #include <type_traits>
 
 #include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 #include "host/error.hpp"
 
@@ -101,9 +100,10 @@ UniqueId unique_id_from_key(std::string_view session_key) {
 void unique_id_validate(const UniqueId& id) {
   const IdFields fields = fields_of(id);
   if (fields.magic != kIdMagic) {
-    throw_error(Status::kInvalidArgument,
-                fmt::format("the unique id does not come from unique_id_create (it starts with {})", to_hex(id.bytes, 8)),
-                kIdRemedy);
+    throw_error(
+        Status::kInvalidArgument,
+        fmt::format("the unique id does not come from unique_id_create (it starts with {})", to_hex(id.bytes, 8)),
+        kIdRemedy);
   }
   if (fields.version != kIdVersion) {
     throw_error(Status::kInvalidArgument,
@@ -111,7 +111,8 @@ void unique_id_validate(const UniqueId& id) {
                 "use one version of ringbell on all ranks");
   }
   if (fields.checksum != checksum_of(fields)) {
-    throw_error(Status::kInvalidArgument, "the unique id was changed or cut on its way: its checksum is wrong", kIdRemedy);
+    throw_error(Status::kInvalidArgument, "the unique id was changed or cut on its way: its checksum is wrong",
+                kIdRemedy);
   }
   if (fields.uid != geteuid()) {
     throw_error(Status::kInvalidArgument,

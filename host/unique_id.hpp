@@ -24,8 +24,8 @@ UniqueId unique_id_create();
 /// other users are kept out by owner and mode of the segment, not by the token.
 UniqueId unique_id_from_key(std::string_view session_key);
 
-/// Throws Error(kInvalidArgument) for bytes that unique_id_create did not make (says what is wrong), or an id of another
-/// user (names both uids).
+/// Throws Error(kInvalidArgument) for bytes that unique_id_create did not make (says what is wrong), or an id of
+/// another user (names both uids).
 void unique_id_validate(const UniqueId& id);
 
 /// The random part. Precondition: validated.

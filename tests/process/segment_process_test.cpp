@@ -4,6 +4,10 @@
 // Set-up with ranks as processes: worlds 2 to 8, death at each phase, doubled ranks, a small /dev/shm, PID namespaces,
 // other users. Every case ends with nothing left in /dev/shm. Starts no program: ranks are forks that never exec.
 // ringbell-test: timeout=120
+#include <functional>
+#include <string>
+#include <vector>
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -12,10 +16,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <functional>
-#include <string>
-#include <vector>
 
 #include "device/ringbell_error.hpp"
 #include "host/fence.hpp"
@@ -70,7 +70,8 @@ class Rank {
   std::string result() {
     std::string text;
     char buffer[1024];
-    for (ssize_t got; (got = read(out_, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(got));
+    for (ssize_t got; (got = read(out_, buffer, sizeof buffer)) > 0;)
+      text.append(buffer, static_cast<std::size_t>(got));
     wait();
     if (WIFSIGNALED(status_)) return "signal " + std::to_string(WTERMSIG(status_));
     return WEXITSTATUS(status_) == 0 ? "" : "status " + std::to_string(WEXITSTATUS(status_)) + ": " + text;
@@ -89,8 +90,9 @@ class Rank {
 std::string status_is(Status status) { return "status " + std::to_string(static_cast<int>(status)) + ": "; }
 
 /// The whole set-up and teardown of one rank; `at` runs when the phase has been reached.
-void set_up(const UniqueId& id, int rank, int world, const SegmentGeometry& geometry = kGeometry,
-            const std::function<void(Segment&, Phase)>& at = [](Segment&, Phase) {}) {
+void set_up(
+    const UniqueId& id, int rank, int world, const SegmentGeometry& geometry = kGeometry,
+    const std::function<void(Segment&, Phase)>& at = [](Segment&, Phase) {}) {
   const auto deadline = Deadline::after_seconds(kInitSeconds);
   Segment segment = Segment::create_or_open(id, rank, world, geometry, deadline);
   Liveness liveness(segment);
@@ -210,9 +212,7 @@ TEST(SegmentProcessTest, RankZeroTwiceIsRefusedAndTheFirstOneGoesOn) {
 
 TEST(SegmentProcessTest, ALeftoverOfAKilledRankZeroIsReplacedByTheNextStart) {
   const UniqueId id = unique_id_from_key("segment_process_test " + std::to_string(getpid()));
-  Rank dead([&] {
-    set_up(id, 0, 2, kGeometry, [](Segment&, Phase) { raise(SIGKILL); });
-  });
+  Rank dead([&] { set_up(id, 0, 2, kGeometry, [](Segment&, Phase) { raise(SIGKILL); }); });
   EXPECT_EQ(dead.result(), "signal 9");
   EXPECT_TRUE(name_exists(id));
   Rank one([&] { set_up(id, 1, 2); });  // comes first: it waits for the new segment
@@ -246,7 +246,8 @@ TEST(SegmentProcessTest, AStoppedRankSuspendsTheTimeOut) {
   EXPECT_EQ(one.result(), "");
 }
 
-// ---- a /dev/shm of a given size, in a mount namespace of our own -------------------------------------------------------
+// ---- a /dev/shm of a given size, in a mount namespace of our own
+// -------------------------------------------------------
 
 bool mount_shm(const std::string& size) {
   return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
@@ -264,9 +265,10 @@ bool may_unshare(int flags) {
 constexpr int kShmUnavailable = 90;
 
 /// Runs all ranks in a fresh /dev/shm of `size` and gives their results; "left: NAME" is added for what remains there.
-std::vector<std::string> in_small_shm(const std::string& size, int world, const SegmentGeometry& geometry,
-                                      const std::function<void(int)>& before = [](int) {},
-                                      const std::function<void(Segment&, Phase)>& at = [](Segment&, Phase) {}) {
+std::vector<std::string> in_small_shm(
+    const std::string& size, int world, const SegmentGeometry& geometry,
+    const std::function<void(int)>& before = [](int) {},
+    const std::function<void(Segment&, Phase)>& at = [](Segment&, Phase) {}) {
   int ends[2];
   if (pipe(ends) != 0) abort();
   const pid_t house = fork();
@@ -288,7 +290,8 @@ std::vector<std::string> in_small_shm(const std::string& size, int world, const 
   ::close(ends[1]);
   std::string all;
   char buffer[4096];
-  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;) all.append(buffer, static_cast<std::size_t>(got));
+  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;)
+    all.append(buffer, static_cast<std::size_t>(got));
   ::close(ends[0]);
   int status = 0;
   waitpid(house, &status, 0);
@@ -338,7 +341,8 @@ TEST_F(SmallShmTest, SizeZeroMeansNoLimitAndWorks) {
 }
 
 TEST_F(SmallShmTest, JustEnoughIsEnough) {
-  for (const std::string& result : in_small_shm(std::to_string(segment_bytes(4, kGeometry)), 4, kGeometry)) EXPECT_EQ(result, "");
+  for (const std::string& result : in_small_shm(std::to_string(segment_bytes(4, kGeometry)), 4, kGeometry))
+    EXPECT_EQ(result, "");
 }
 
 TEST_F(SmallShmTest, FilledUpBetweenTwoRanks) {
@@ -359,7 +363,8 @@ TEST_F(SmallShmTest, FilledUpBetweenTwoRanks) {
       });
   ASSERT_EQ(results.size(), 2u) << "something was left in /dev/shm";
   EXPECT_HAS(results[0], status_is(Status::kAborted) + "rank 1 failed to start: /dev/shm is too small");
-  EXPECT_HAS(results[1], status_is(Status::kSystem) + "/dev/shm is too small: this rank needs 8192 bytes (8.0 KiB) now");
+  EXPECT_HAS(results[1],
+             status_is(Status::kSystem) + "/dev/shm is too small: this rank needs 8192 bytes (8.0 KiB) now");
   EXPECT_HAS(results[1], "free are 0 bytes");
 }
 

@@ -69,17 +69,20 @@ TEST(EnvTest, ChoicesAreExactAndTheRefusalListsThem) {
 }
 
 TEST(EnvTest, QueueDepthIsAPowerOfTwoInRange) {
-  for (const char* good : {"2", "64", "4096"}) EXPECT_TRUE(env_of("RINGBELL_QUEUE_DEPTH", good).integer(EnvVar::kQueueDepth));
+  for (const char* good : {"2", "64", "4096"})
+    EXPECT_TRUE(env_of("RINGBELL_QUEUE_DEPTH", good).integer(EnvVar::kQueueDepth));
   for (const char* bad : {"0", "1", "3", "8192", "-4", "0x10", "99999999999999999999"}) {
-    EXPECT_NE(refusal([&] { (void)env_of("RINGBELL_QUEUE_DEPTH", bad).integer(EnvVar::kQueueDepth); }).find("a power of two"),
-              std::string::npos)
+    EXPECT_NE(
+        refusal([&] { (void)env_of("RINGBELL_QUEUE_DEPTH", bad).integer(EnvVar::kQueueDepth); }).find("a power of two"),
+        std::string::npos)
         << bad;
   }
 }
 
 TEST(EnvTest, FlagsAndSessionsAndScale) {
   EXPECT_EQ(env_of("RINGBELL_RESIDENT", "0").flag(EnvVar::kResident), false);
-  EXPECT_NE(refusal([] { (void)env_of("RINGBELL_RESIDENT", "yes").flag(EnvVar::kResident); }).find("0 or 1"), std::string::npos);
+  EXPECT_NE(refusal([] { (void)env_of("RINGBELL_RESIDENT", "yes").flag(EnvVar::kResident); }).find("0 or 1"),
+            std::string::npos);
   EXPECT_EQ(env_of("RINGBELL_SESSION", "00112233aabbCCDD").text(EnvVar::kSession), "00112233aabbCCDD");
   for (const char* bad : {"1234567", "../../etc/passwd", "0011223g"}) {
     EXPECT_NE(refusal([&] { (void)env_of("RINGBELL_SESSION", bad).text(EnvVar::kSession); }).find("hexadecimal"),
@@ -91,13 +94,19 @@ TEST(EnvTest, FlagsAndSessionsAndScale) {
 
 TEST(EnvTest, CheckAllFindsTheOneBadValue) {
   EXPECT_NO_THROW(Env(EnvMap{{"RINGBELL_ALGO", "ring"}, {"OTHER", ""}}).check_all());
-  EXPECT_NE(refusal([] { Env(EnvMap{{"RINGBELL_ALGO", "ring"}, {"RINGBELL_LOG", "loud"}}).check_all(); }).find("RINGBELL_LOG='loud'"),
+  EXPECT_NE(refusal([] {
+              Env(EnvMap{{"RINGBELL_ALGO", "ring"}, {"RINGBELL_LOG", "loud"}}).check_all();
+            }).find("RINGBELL_LOG='loud'"),
             std::string::npos);
 }
 
 TEST(EnvTest, UnknownVariablesAreNamedWithTheClosestKnownOne) {
-  const Env env(EnvMap{{"RINGBELL_PROTOCOL", "LL"}, {"RINGBELL_ZZZZZZZZZZZZ", "1"}, {"RINGBELL_RANK", "0"},
-                       {"RINGBELL_TEST_DIR", "x"}, {"RINGBELLX", "y"}, {"PATH", "/"}});
+  const Env env(EnvMap{{"RINGBELL_PROTOCOL", "LL"},
+                       {"RINGBELL_ZZZZZZZZZZZZ", "1"},
+                       {"RINGBELL_RANK", "0"},
+                       {"RINGBELL_TEST_DIR", "x"},
+                       {"RINGBELLX", "y"},
+                       {"PATH", "/"}});
   const auto lines = env.unknown_variables();
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_NE(lines[0].find("RINGBELL_PROTOCOL"), std::string::npos);

@@ -1,19 +1,19 @@
 // SPDX-FileCopyrightText: The ringbell authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two-phase fence with ranks as threads: order, late, failing, absent and doubled ranks, and sessions one after another
-// under one name. Processes that die are tests/process/segment_process_test.cpp.
+// The two-phase fence with ranks as threads: order, late, failing, absent and doubled ranks, and sessions one after
+// another under one name. Processes that die are tests/process/segment_process_test.cpp.
 #include "host/fence.hpp"
-
-#include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "device/ringbell_error.hpp"
 #include "host/unique_id.hpp"
@@ -69,7 +69,8 @@ TEST_P(FenceWorldTest, WhatIsWrittenBeforeAPhaseIsSeenAfterIt) {
     segment.card(rank).config_hash = 1000u + static_cast<unsigned>(rank);
     fence.publish(Phase::kWritten);
     fence.wait_all(Phase::kWritten, Deadline::after_seconds(30));
-    for (int peer = 0; peer < world; ++peer) EXPECT_EQ(segment.card(peer).config_hash, 1000u + static_cast<unsigned>(peer));
+    for (int peer = 0; peer < world; ++peer)
+      EXPECT_EQ(segment.card(peer).config_hash, 1000u + static_cast<unsigned>(peer));
     ++opened;
     fence.publish(Phase::kOpened);
     fence.wait_all(Phase::kOpened, Deadline::after_seconds(30));
@@ -96,7 +97,8 @@ TEST(FenceTest, ManySessionsInARowUnderOneName) {
       segment.card(rank).config_hash = static_cast<unsigned>(session);
       fence.publish(Phase::kWritten);
       fence.wait_all(Phase::kWritten, Deadline::after_seconds(30));
-      for (int peer = 0; peer < world; ++peer) ASSERT_EQ(segment.card(peer).config_hash, static_cast<unsigned>(session));
+      for (int peer = 0; peer < world; ++peer)
+        ASSERT_EQ(segment.card(peer).config_hash, static_cast<unsigned>(session));
       fence.publish(Phase::kOpened);
       fence.wait_all(Phase::kOpened, Deadline::after_seconds(30));
     }
@@ -145,7 +147,8 @@ TEST(FenceTest, TheDeadlineListsWhoIsAbsentAndHowFarTheyCame) {
     const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
     EXPECT_EQ(outcome.status, Status::kTimeout);
     EXPECT_NE(outcome.text.find("2 of 4 ranks did not get to 'written' in "), std::string::npos) << outcome.text;
-    EXPECT_NE(outcome.text.find("rank 2 (pid " + std::to_string(getpid()) + ") got to 'claimed'"), std::string::npos) << outcome.text;
+    EXPECT_NE(outcome.text.find("rank 2 (pid " + std::to_string(getpid()) + ") got to 'claimed'"), std::string::npos)
+        << outcome.text;
     EXPECT_NE(outcome.text.find("rank 3 never started"), std::string::npos) << outcome.text;
     EXPECT_NE(outcome.text.find("RINGBELL_INIT_TIMEOUT_S"), std::string::npos) << outcome.text;
   }
@@ -222,8 +225,10 @@ TEST(FenceTest, ALongErrorTextIsCutAndEnds) {
     Segment segment = Segment::create_or_open(id, rank, 2, kGeometry, Deadline::after_seconds(30));
     Liveness liveness(segment);
     Fence fence(segment, liveness);
-    if (rank == 1) fence.fail(std::string(5000, 'x'));
-    else fence.wait_all(Phase::kWritten, Deadline::after_seconds(30));
+    if (rank == 1)
+      fence.fail(std::string(5000, 'x'));
+    else
+      fence.wait_all(Phase::kWritten, Deadline::after_seconds(30));
   });
   EXPECT_EQ(outcomes[0].text, "rank 1 failed to start: " + std::string(511, 'x'));
 }

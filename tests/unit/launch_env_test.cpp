@@ -23,24 +23,25 @@ std::string refusal(EnvMap map) {
   }
 }
 
-#define EXPECT_REFUSED(map, ...)                                                          \
-  do {                                                                                    \
-    const std::string text = refusal(map);                                                \
+#define EXPECT_REFUSED(map, ...)                                                      \
+  do {                                                                                \
+    const std::string text = refusal(map);                                            \
     for (const std::string& part : std::initializer_list<std::string>{__VA_ARGS__}) { \
       EXPECT_NE(text.find(part), std::string::npos) << text;                          \
     }                                                                                 \
   } while (false)
 
-const EnvMap kOmpi = {{"OMPI_COMM_WORLD_RANK", "2"},
-                      {"OMPI_COMM_WORLD_SIZE", "4"},
-                      {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
-                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
-                      {"PMIX_NAMESPACE", "prterun-box-17@1"},
-                      {"PMIX_RANK", "2"}};
-const EnvMap kTorch = {{"RANK", "1"},        {"WORLD_SIZE", "2"},          {"LOCAL_RANK", "1"},
-                       {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29511"}};
-const EnvMap kSlurmStep = {{"SLURM_PROCID", "3"},        {"SLURM_NTASKS", "8"},         {"SLURM_STEP_NUM_TASKS", "4"},
-                           {"SLURM_LOCALID", "3"},       {"SLURM_STEP_NUM_NODES", "1"}, {"SLURM_JOB_ID", "77"},
+const EnvMap kOmpi = {{"OMPI_COMM_WORLD_RANK", "2"},          {"OMPI_COMM_WORLD_SIZE", "4"},
+                      {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},    {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                      {"PMIX_NAMESPACE", "prterun-box-17@1"}, {"PMIX_RANK", "2"}};
+const EnvMap kTorch = {{"RANK", "1"},
+                       {"WORLD_SIZE", "2"},
+                       {"LOCAL_RANK", "1"},
+                       {"LOCAL_WORLD_SIZE", "2"},
+                       {"MASTER_ADDR", "127.0.0.1"},
+                       {"MASTER_PORT", "29511"}};
+const EnvMap kSlurmStep = {{"SLURM_PROCID", "3"},  {"SLURM_NTASKS", "8"},         {"SLURM_STEP_NUM_TASKS", "4"},
+                           {"SLURM_LOCALID", "3"}, {"SLURM_STEP_NUM_NODES", "1"}, {"SLURM_JOB_ID", "77"},
                            {"SLURM_STEP_ID", "0"}};
 
 EnvMap operator+(EnvMap a, const EnvMap& b) {
@@ -62,18 +63,29 @@ TEST(LaunchEnvTest, TheFirstCompleteSetWins) {
       {"torch", kTorch, Launcher::kTorch, 1, 2, 1},
       {"RANK and WORLD_SIZE by hand", {{"RANK", "0"}, {"WORLD_SIZE", "2"}}, Launcher::kTorch, 0, 2, 0},
       {"Slurm step", kSlurmStep, Launcher::kSlurm, 3, 4, 3},
-      {"SLURM_LOCALID=0 beside OMPI", kOmpi + EnvMap{{"SLURM_LOCALID", "0"}, {"SLURM_JOB_ID", "1"}}, Launcher::kMpi, 2, 4, 2},
+      {"SLURM_LOCALID=0 beside OMPI", kOmpi + EnvMap{{"SLURM_LOCALID", "0"}, {"SLURM_JOB_ID", "1"}}, Launcher::kMpi, 2,
+       4, 2},
       {"Slurm step around OMPI", kSlurmStep + kOmpi, Launcher::kMpi, 2, 4, 2},
       {"torch in a Slurm step", kSlurmStep + kTorch, Launcher::kTorch, 1, 2, 1},
       {"torch and OMPI disagree", kTorch + kOmpi, Launcher::kTorch, 1, 2, 1},
       {"RANK alone beside OMPI", kOmpi + EnvMap{{"RANK", "0"}}, Launcher::kMpi, 2, 4, 2},
       {"srun with PMIx: rank without size", kSlurmStep + EnvMap{{"PMIX_RANK", "3"}}, Launcher::kSlurm, 3, 4, 3},
-      {"own variables first", kTorch + EnvMap{{"RINGBELL_RANK", "3"}, {"RINGBELL_WORLD", "4"}}, Launcher::kRingbell, 3, 4, 3},
-      {"own local rank", {{"RINGBELL_RANK", "1"}, {"RINGBELL_WORLD", "2"}, {"RINGBELL_LOCAL_RANK", "0"}}, Launcher::kRingbell, 1, 2, 0},
+      {"own variables first", kTorch + EnvMap{{"RINGBELL_RANK", "3"}, {"RINGBELL_WORLD", "4"}}, Launcher::kRingbell, 3,
+       4, 3},
+      {"own local rank",
+       {{"RINGBELL_RANK", "1"}, {"RINGBELL_WORLD", "2"}, {"RINGBELL_LOCAL_RANK", "0"}},
+       Launcher::kRingbell,
+       1,
+       2,
+       0},
       {"forced mpi", kTorch + kOmpi + EnvMap{{"RINGBELL_LAUNCHER", "mpi"}}, Launcher::kMpi, 2, 4, 2},
       {"forced slurm", kTorch + kSlurmStep + EnvMap{{"RINGBELL_LAUNCHER", "slurm"}}, Launcher::kSlurm, 3, 4, 3},
       {"forced mpi, OMPI partial, PMI complete",
-       {{"RINGBELL_LAUNCHER", "mpi"}, {"OMPI_COMM_WORLD_RANK", "5"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, Launcher::kMpi, 0, 2, 0},
+       {{"RINGBELL_LAUNCHER", "mpi"}, {"OMPI_COMM_WORLD_RANK", "5"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}},
+       Launcher::kMpi,
+       0,
+       2,
+       0},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.title);
@@ -134,7 +146,8 @@ TEST(LaunchEnvTest, BadRanksAndWorldsAreRefused) {
   EXPECT_REFUSED((EnvMap{{"RANK", "zero"}, {"WORLD_SIZE", "2"}}), "RANK='zero'");
   EXPECT_REFUSED((EnvMap{{"RANK", ""}, {"WORLD_SIZE", "2"}}), "RANK=''");
   EXPECT_REFUSED((EnvMap{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "5"}}), "LOCAL_RANK=5");
-  EXPECT_REFUSED((EnvMap{{"RINGBELL_RANK", "0"}, {"RINGBELL_WORLD", "2"}, {"RINGBELL_SESSION", "../x"}}), "hexadecimal");
+  EXPECT_REFUSED((EnvMap{{"RINGBELL_RANK", "0"}, {"RINGBELL_WORLD", "2"}, {"RINGBELL_SESSION", "../x"}}),
+                 "hexadecimal");
 }
 
 TEST(LaunchEnvTest, AWorldAcrossHostsIsRefused) {
@@ -170,11 +183,13 @@ TEST(LaunchEnvTest, TheSessionKeyIsTheJobsAndNotTheRanks) {
   EXPECT_EQ(key(kTorch), key(kTorch + EnvMap{{"RANK", "0"}, {"LOCAL_RANK", "0"}}));
   EXPECT_NE(key(kTorch), key(kTorch + EnvMap{{"MASTER_PORT", "29512"}}));
   EXPECT_NE(key(kTorch), key(kTorch + EnvMap{{"TORCHELASTIC_RUN_ID", "x"}}));
-  EXPECT_NE(key(kTorch + EnvMap{{"TORCHELASTIC_RESTART_COUNT", "0"}}), key(kTorch + EnvMap{{"TORCHELASTIC_RESTART_COUNT", "1"}}));
+  EXPECT_NE(key(kTorch + EnvMap{{"TORCHELASTIC_RESTART_COUNT", "0"}}),
+            key(kTorch + EnvMap{{"TORCHELASTIC_RESTART_COUNT", "1"}}));
   EXPECT_EQ(key(kOmpi), key(kOmpi + EnvMap{{"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_RANK", "0"}}));
   EXPECT_NE(key(kOmpi), key(kOmpi + EnvMap{{"PMIX_NAMESPACE", "prterun-box-18@1"}}));
   EXPECT_NE(key(kSlurmStep), key(kSlurmStep + EnvMap{{"SLURM_STEP_ID", "1"}}));
-  const EnvMap own = {{"RINGBELL_RANK", "0"}, {"RINGBELL_WORLD", "2"}, {"RINGBELL_SESSION", "00112233445566778899aabbccddeeff"}};
+  const EnvMap own = {
+      {"RINGBELL_RANK", "0"}, {"RINGBELL_WORLD", "2"}, {"RINGBELL_SESSION", "00112233445566778899aabbccddeeff"}};
   EXPECT_EQ(key(own), key(own + EnvMap{{"RINGBELL_RANK", "1"}, {"MASTER_PORT", "1"}}));
   EXPECT_TRUE(resolve(own).session_is_named);
   EXPECT_FALSE(resolve({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}).session_is_named);

@@ -4,14 +4,14 @@
 // Who is alive: the rule as a table, /proc texts, locks and stops of real child processes.
 #include "host/liveness.hpp"
 
+#include <functional>
+#include <vector>
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <functional>
-#include <vector>
 
 #include "host/log.hpp"
 #include "host/unique_id.hpp"
@@ -51,7 +51,8 @@ TEST(ProcessStatTest, TheCommandMayHoldAnything) {
     EXPECT_EQ(stat->state, 'S');
     EXPECT_EQ(stat->start_time, 987654u) << command;
   }
-  for (const char* bad : {"", "42", "42 (sh)", "42 (sh) S 1 2", "42 (sh) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x"}) {
+  for (const char* bad :
+       {"", "42", "42 (sh)", "42 (sh) S 1 2", "42 (sh) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x"}) {
     EXPECT_FALSE(parse_process_stat(bad).has_value()) << bad;
   }
 }
@@ -172,7 +173,9 @@ TEST_F(LivenessTest, AStrayCloseDropsTheLockAndTheNextTickTakesItAgain) {
   EXPECT_TRUE(eventually([this] { return liveness_->peer_locked(1); }));
   for (int i = 0; i < 5; ++i) EXPECT_EQ(liveness_->peer(1), PeerState::kAlive);
   ASSERT_EQ(lines_.size(), 1u);
-  EXPECT_NE(lines_[0].find("rank 1 (pid " + std::to_string(child_) + ") lives but had lost its lock"), std::string::npos) << lines_[0];
+  EXPECT_NE(lines_[0].find("rank 1 (pid " + std::to_string(child_) + ") lives but had lost its lock"),
+            std::string::npos)
+      << lines_[0];
 }
 
 TEST_F(LivenessTest, AFreeLockWithAFreshHeartbeatIsAliveAndSaidOnce) {

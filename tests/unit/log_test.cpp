@@ -4,10 +4,6 @@
 // The logger: levels, handler, once, ranks of threads, file names.
 #include "host/log.hpp"
 
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -15,6 +11,10 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace ringbell::host {
 namespace {
@@ -117,7 +117,8 @@ std::string run_child(const std::string& file, const char* level, const std::str
   if (child == 0) {
     setenv("RINGBELL_LOG_FILE", file.c_str(), 1);
     setenv("RINGBELL_LOG", level, 1);
-    execl("/proc/self/exe", "log_test", "--gtest_also_run_disabled_tests", "--gtest_filter=LogChild.DISABLED_Logs", nullptr);
+    execl("/proc/self/exe", "log_test", "--gtest_also_run_disabled_tests", "--gtest_filter=LogChild.DISABLED_Logs",
+          nullptr);
     _exit(99);
   }
   int status = 0;

@@ -5,17 +5,17 @@
 // processes are tests/process/segment_process_test.cpp.
 #include "host/segment.hpp"
 
+#include <cstring>
+#include <set>
+#include <thread>
+#include <vector>
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cstring>
-#include <set>
-#include <thread>
-#include <vector>
 
 #include "device/ringbell_error.hpp"
 #include "host/liveness.hpp"
@@ -43,10 +43,10 @@ std::pair<Status, std::string> refusal(Call call) {
   return {Status::kOk, "(accepted)"};
 }
 
-#define EXPECT_REFUSED(expected_status, call, ...)                                                      \
-  do {                                                                                                  \
-    const auto [status, text] = refusal([&] { call; });                                                 \
-    EXPECT_EQ(static_cast<int>(status), static_cast<int>(expected_status)) << text;                     \
+#define EXPECT_REFUSED(expected_status, call, ...)                                    \
+  do {                                                                                \
+    const auto [status, text] = refusal([&] { call; });                               \
+    EXPECT_EQ(static_cast<int>(status), static_cast<int>(expected_status)) << text;   \
     for (const std::string& part : std::initializer_list<std::string>{__VA_ARGS__}) { \
       EXPECT_NE(text.find(part), std::string::npos) << text;                          \
     }                                                                                 \
@@ -175,7 +175,8 @@ TEST(SegmentTest, ArgumentsAreChecked) {
   EXPECT_REFUSED(Status::kInvalidArgument, Segment::create_or_open(id, -1, 2, kGeometry, soon()), "rank=-1");
   EXPECT_REFUSED(Status::kInvalidArgument, Segment::create_or_open(id, 0, 0, kGeometry, soon()), "world=0");
   EXPECT_REFUSED(Status::kInvalidArgument, Segment::create_or_open(id, 0, 9, kGeometry, soon()), "world=9", "1 to 8");
-  EXPECT_REFUSED(Status::kInvalidArgument, Segment::create_or_open(id, 0, 2, (SegmentGeometry{100, 0}), soon()), "100 bytes");
+  EXPECT_REFUSED(Status::kInvalidArgument, Segment::create_or_open(id, 0, 2, (SegmentGeometry{100, 0}), soon()),
+                 "100 bytes");
   EXPECT_REFUSED(Status::kInvalidArgument, Segment::create_or_open(UniqueId{}, 0, 2, kGeometry, soon()), "unique id");
 }
 
@@ -189,7 +190,8 @@ TEST(SegmentTest, WaitingForRankZeroEndsAtTheDeadline) {
 TEST(SegmentTest, DisagreementNamesBothValues) {
   const UniqueId id = unique_id_create();
   const Segment zero = Segment::create_or_open(id, 0, 2, kGeometry, soon());
-  EXPECT_REFUSED(Status::kInvalidArgument, Segment::create_or_open(id, 1, 3, kGeometry, soon()), "with world 2, rank 1 has 3");
+  EXPECT_REFUSED(Status::kInvalidArgument, Segment::create_or_open(id, 1, 3, kGeometry, soon()),
+                 "with world 2, rank 1 has 3");
   EXPECT_REFUSED(Status::kInvalidArgument, Segment::create_or_open(id, 1, 2, (SegmentGeometry{kPageBytes, 0}), soon()),
                  "with control + window bytes per rank 8192 + 65536, rank 1 has 4096 + 0");
 }
@@ -199,8 +201,8 @@ TEST(SegmentTest, ARankTakenTwiceIsRefusedByName) {
   const Segment zero = Segment::create_or_open(id, 0, 2, kGeometry, soon());
   const Segment one = Segment::create_or_open(id, 1, 2, kGeometry, soon());
   EXPECT_EQ(zero.doubly_claimed_rank(), -1);
-  EXPECT_REFUSED(Status::kInvalidArgument, Segment::create_or_open(id, 1, 2, kGeometry, soon()), "rank 1 is claimed twice",
-                 "by the same process");
+  EXPECT_REFUSED(Status::kInvalidArgument, Segment::create_or_open(id, 1, 2, kGeometry, soon()),
+                 "rank 1 is claimed twice", "by the same process");
   EXPECT_EQ(zero.doubly_claimed_rank(), 1);
   EXPECT_EQ(one.phase(1), Phase::kClaimed) << "the first owner is untouched";
   EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(id, 0, 2, kGeometry, soon()), "exists and was not removed",
@@ -223,7 +225,8 @@ TEST(SegmentTest, ANewSessionMayTakeTheNameWhileTheOldOneLives) {
 
 TEST(SegmentTest, AnEmptyLeftoverIsReplacedOnceItIsOldEnoughToBeDead) {
   const Planted young;
-  EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(young.id(), 0, 1, kGeometry, soon()), "it was made just now", "rm ");
+  EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(young.id(), 0, 1, kGeometry, soon()), "it was made just now",
+                 "rm ");
   young.make_old();
   EXPECT_EQ(Segment::create_or_open(young.id(), 0, 1, kGeometry, soon()).world(), 1);
 }
@@ -244,8 +247,8 @@ TEST(SegmentTest, ALeftoverThatSomebodyHasOpenIsKept) {
     _exit(0);
   }
   usleep(100'000);
-  EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(leftover.id(), 0, 1, kGeometry, soon()), leftover.name().c_str(),
-                 ("process " + std::to_string(child) + " has it open").c_str());
+  EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(leftover.id(), 0, 1, kGeometry, soon()),
+                 leftover.name().c_str(), ("process " + std::to_string(child) + " has it open").c_str());
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   EXPECT_NO_THROW(Segment::create_or_open(leftover.id(), 0, 1, kGeometry, soon()));
@@ -285,7 +288,8 @@ TEST(SegmentTest, GarbageIsRefusedAndNeverRemoved) {
 TEST(SegmentTest, AFileThatOthersMayTouchIsRefused) {
   for (const mode_t mode : {mode_t{0644}, mode_t{0666}, mode_t{0610}}) {
     const Planted open_file(header_bytes(kSegmentLayoutVersion, 2), mode);
-    EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(open_file.id(), 1, 2, kGeometry, soon()), "has mode 06", "0600");
+    EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(open_file.id(), 1, 2, kGeometry, soon()), "has mode 06",
+                   "0600");
     EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(open_file.id(), 0, 2, kGeometry, soon()), "has mode 06");
     EXPECT_TRUE(name_exists(open_file.name()));
   }
@@ -308,9 +312,10 @@ TEST(SegmentTest, AForeignFileIsRefusedAndNeverRemoved) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root to make another user's file";
   const Planted foreign(header_bytes(kSegmentLayoutVersion, 2));
   ASSERT_EQ(chown(foreign.path().c_str(), 65534, 65534), 0);
-  EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(foreign.id(), 0, 2, kGeometry, soon()), "belongs to uid 65534",
-                 "runs as uid 0");
-  EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(foreign.id(), 1, 2, kGeometry, soon()), "belongs to uid 65534");
+  EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(foreign.id(), 0, 2, kGeometry, soon()),
+                 "belongs to uid 65534", "runs as uid 0");
+  EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(foreign.id(), 1, 2, kGeometry, soon()),
+                 "belongs to uid 65534");
   EXPECT_TRUE(name_exists(foreign.name()));
 }
 
