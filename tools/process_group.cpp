@@ -221,18 +221,25 @@ class Group {
     }
   }
 
+  // Once and as it came. After SIGTERM and SIGHUP the grace runs; SIGINT alone leaves the ranks time to finish what
+  // they do, a second signal of any kind does not.
   void pass_on(int number) {
     const bool again = result_.received != 0;
     if (!again) result_.received = number;
     send(number);
-    if (again || number != SIGINT) stop_all();  // SIGINT alone leaves the ranks time to finish what they do
+    if (again || number != SIGINT) start_grace();
   }
 
   void stop_all() {
     if (stopping_) return;
     stopping_ = true;
-    send(SIGTERM);
-    kill_at_ = Clock::now() + kGrace;
+    if (result_.received != SIGTERM) send(SIGTERM);
+    start_grace();
+  }
+
+  void start_grace() {
+    if (!grace_runs_) kill_at_ = Clock::now() + kGrace;
+    grace_runs_ = true;
   }
 
   void send(int number) const {
@@ -292,6 +299,7 @@ class Group {
   std::vector<TaggedStream> streams_;
   GroupResult result_;
   bool stopping_ = false;
+  bool grace_runs_ = false;
   Clock::time_point kill_at_{};
 };
 

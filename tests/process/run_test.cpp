@@ -76,7 +76,7 @@ TEST(Run, TheFirstFailingRankGivesTheCode) {
 TEST(Run, TheOthersGetSigtermAndAfterFiveSecondsSigkill) {
   const auto begin = std::chrono::steady_clock::now();
   const Outcome polite = run_program(
-      "$RINGBELL run -n 2 -- sh -c 'trap \"echo asked; exit 0\" TERM; test $RANK = 1 && exit 3; "
+      "$RINGBELL run -n 2 -- sh -c 'trap \"echo asked; exit 0\" TERM; test $RANK = 1 && sleep 0.5 && exit 3; "
       "while :; do sleep 0.1; done'",
       20);
   EXPECT_EQ(polite.code, 3);
@@ -106,16 +106,17 @@ TEST(Run, TagPrefixesEveryLine) {
 
 TEST(Run, SignalsArePassedOn) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-    Running run(
-        "exec $RINGBELL run -n 2 -- sh -c 'trap \"echo got; exit 9\" INT TERM HUP; echo ready > /dev/null; while :; do "
-        "sleep 0.05; done'",
-        20);
-    ASSERT_TRUE(eventually([&] { return children_of(run.pid()).size() == 2; }));
-    sleep_seconds(0.3);  // the traps are set
+    const std::string folder = make_folder();
+    Running run("cd " + folder +
+                    " && exec $RINGBELL run -n 2 -- sh -c 'trap \"echo got; exit 9\" INT TERM HUP; : > $RANK; "
+                    "while :; do sleep 0.05; done'",
+                20);
+    ASSERT_TRUE(eventually([&] { return file_exists(folder + "/0") && file_exists(folder + "/1"); }));
     kill(run.pid(), number);
     const Outcome outcome = run.wait();
     EXPECT_EQ(outcome.code, 9) << number;
     EXPECT_EQ(outcome.out, "got\ngot\n") << number;
+    remove_folder(folder);
   }
 }
 
