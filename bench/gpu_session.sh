@@ -55,15 +55,16 @@ mps_start() {
   [ "$mps" = off ] || return 0
   mps=missing
   command -v nvidia-cuda-mps-control > /dev/null || return 0
-  mkdir -p "$work/mps-pipe" "$work/mps-log"
-  export CUDA_MPS_PIPE_DIRECTORY="$work/mps-pipe" CUDA_MPS_LOG_DIRECTORY="$work/mps-log"
+  CUDA_MPS_PIPE_DIRECTORY="$(mktemp -d "$work/pipe-XXXX")"  # new ones: the last server may still be ending
+  CUDA_MPS_LOG_DIRECTORY="$(mktemp -d "$work/log-XXXX")"
+  export CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
   if timeout 20 nvidia-cuda-mps-control -d > "$work/mps.out" 2>&1 &&
     timeout 60 "$bundle/ringbell" perf --ranks 2 --device cuda --sizes 8 -n 5 -w 1 -c 1 --allow-shared-device > "$work/mps-probe.out" 2>&1; then
     mps=on
     return 0
   fi
   printf 'MPS does not work here:\n'
-  tail -n 5 "$work/mps.out" "$work/mps-probe.out" "$work"/mps-log/*.log 2> /dev/null
+  tail -n 5 "$work/mps.out" "$work/mps-probe.out" "$CUDA_MPS_LOG_DIRECTORY"/*.log 2> /dev/null
   mps=on
   mps_stop
   mps=missing

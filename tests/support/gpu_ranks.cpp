@@ -124,6 +124,9 @@ void RankSelf::meet() {
     for (unsigned polls = 0; board.met[rank].load() < mine; ++polls) {
       if (polls < 10000) continue;
       std::this_thread::yield();
+      if (const std::uint64_t failed = board.failed.load(); failed != 0) {
+        throw std::runtime_error("rank " + std::to_string(failed - 1) + " has failed");
+      }
       if (now_ns() < limit) continue;
       throw std::runtime_error("rank " + std::to_string(rank) +
                                " did not come to the barrier; its step: " + board.step[rank]);
@@ -146,13 +149,14 @@ bool ran_as_rank(int argc, char** argv, int* code) {
   // program, rank, world, devices, id, board, pipe, seconds, argument
   std::string text;
   int pipe = -1;
+  Board* board = nullptr;
   *code = 2;
   try {
     require(argc == 11, "a rank's command line is cut");
     pipe = std::stoi(argv[8]);
     alarm(static_cast<unsigned>(std::stoul(argv[9])));  // should the test's process die
-    RankSelf self(std::stoi(argv[3]), std::stoi(argv[4]), std::stoi(argv[5]), from_hex(argv[6]), argv[10],
-                  *map_board(std::stoi(argv[7])));
+    board = map_board(std::stoi(argv[7]));
+    RankSelf self(std::stoi(argv[3]), std::stoi(argv[4]), std::stoi(argv[5]), from_hex(argv[6]), argv[10], *board);
     self.step("start");
     RankProgram::Body body = nullptr;
     for (const Registered& program : programs()) {
@@ -165,6 +169,8 @@ bool ran_as_rank(int argc, char** argv, int* code) {
   } catch (...) {
     text = exception_text(std::current_exception());
     *code = 1;
+    std::uint64_t nobody = 0;
+    if (board != nullptr) board->failed.compare_exchange_strong(nobody, std::stoul(argv[3]) + 1);
   }
   std::fflush(stdout);
   for (std::size_t done = 0; done < text.size();) {
@@ -270,7 +276,7 @@ void RankGroup::look() {
     child.result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     child.result.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     child.result.text = drain(child.pipe);
-    if (child.result.code > 0) {  // the others wait for it in vain
+    if (child.result.code > 0 || (child.result.signal != 0 && child.result.signal != SIGKILL)) {  // waited for in vain
       const std::uint64_t soon = in_seconds(kAfterAFailureSeconds);
       if (soon < limit_ns_) limit_ns_ = soon;
     }
@@ -291,7 +297,8 @@ void RankGroup::look() {
     const bool step_late = deadline != 0 && now > deadline;
     if (!step_late && now < limit_ns_) continue;
     ADD_FAILURE() << "rank " << rank << " hangs in step '" << board_->step[rank]
-                  << (step_late ? "'" : "' (limit of the whole group)") << "; all ranks are killed:" << steps_text();
+                  << (step_late ? "'" : "' (limit of the whole group, or after another's failure)")
+                  << "; all ranks are killed:" << steps_text();
     killed_ns_ = now;
     kill_all();
     return;

@@ -36,6 +36,7 @@ struct Board {
   std::atomic<std::uint64_t> met[kMostRanks];          // barriers that rank has reached
   std::atomic<std::uint64_t> deadline_ns[kMostRanks];  // monotonic; of the step; 0: none
   std::atomic<std::uint64_t> since_ns[kMostRanks];
+  std::atomic<std::uint64_t> failed;                // rank + 1 of one that has failed: nobody should wait for it
   char step[kMostRanks][128];                       // written by that rank before deadline_ns
   unsigned char blob[kMostRanks][kBoardBlobBytes];  // IPC handles, ids; published by a barrier or a word
 };
@@ -60,7 +61,7 @@ class RankSelf {
 
   /// Says what comes next; past the limit (times time_scale) the test kills all ranks and names this step.
   void step(const std::string& text, double limit_s = 30);
-  /// Returns when every rank has come here; throws after 60 s.
+  /// Returns when every rank has come here; throws when one has failed, and after 60 s.
   void meet();
 
   Board& board;  // NOLINT: a plain shared thing
