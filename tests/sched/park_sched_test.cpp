@@ -115,10 +115,17 @@ TEST_P(ParkSched, HeldWorkerStaysUntilExit) {
     Host::store_release(&ctx.control->control.request, device::kRequestHold, Edge::kStart);
     const auto& last = ctx.completions[(w.config().calls.size() - 1) % w.config().queue_depth];
     while (Host::load_acquire(&last.word, Edge::kCompletion) >> 8 != w.config().calls.size()) Host::pause(1);
+    if (w.rank(0).generation != 1) w.scheduler().fail("a held worker was launched again");
     for (int i = 0; i < 50; ++i) Host::pause(1);
     Host::store_relaxed(&ctx.control->control.request, device::kRequestExit);
-    const auto parked = device::state_word(1, device::Residency::kParked, device::ParkReason::kExit);
-    while (Host::load_acquire(&ctx.control->state.state, Edge::kState) != parked) Host::pause(1);
+    // A waiter that has not seen its completion yet may launch once more; that worker leaves at once.
+    for (;;) {
+      const std::uint64_t state = Host::load_acquire(&ctx.control->state.state, Edge::kState);
+      const bool parked = device::state_residency(state) == device::Residency::kParked;
+      if (parked && device::state_reason(state) == device::ParkReason::kExit) break;
+      if (parked) w.scheduler().fail("a held worker parked for another reason than exit");
+      Host::pause(1);
+    }
   });
   expect_good(world);
 }
