@@ -19,8 +19,10 @@
 #endif
 #if defined(__CUDA_ARCH__)
 #define RINGBELL_UNROLL _Pragma("unroll")
+#define RINGBELL_ROLLED _Pragma("unroll 1")
 #else
 #define RINGBELL_UNROLL
+#define RINGBELL_ROLLED
 #endif
 #define RINGBELL_INLINE inline __attribute__((always_inline))
 #define RINGBELL_NOINLINE __attribute__((noinline))
@@ -28,7 +30,8 @@
 namespace ringbell::device {
 
 inline constexpr int kMaxRanks = 8;
-inline constexpr std::size_t kCacheLineBytes = 128;  // GPU line; two x86 lines, which the adjacent-line prefetcher pairs
+inline constexpr std::size_t kCacheLineBytes =
+    128;  // GPU line; two x86 lines, which the adjacent-line prefetcher pairs
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::size_t kQuadBytes = 16;
 

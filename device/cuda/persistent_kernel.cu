@@ -14,7 +14,8 @@
 namespace ringbell::device {
 namespace {
 
-__global__ void __launch_bounds__(kMaxResidentThreads, 1)
+// Two CTAs an SM would fit: at most 64 registers a thread, so that the worker leaves half of its SM to others.
+__global__ void __launch_bounds__(kMaxResidentThreads, 2)
     ringbell_resident(const __grid_constant__ WorkerContext ctx, std::uint64_t generation) {
   CudaGroup group;
   run_worker<CudaOps>(ctx, group, generation);

@@ -9,7 +9,7 @@
 #include <concepts>
 
 #include "device/mem/edges.hpp"
-#include "device/worker/context.hpp"
+#include "device/ring/step.hpp"
 
 namespace ringbell::device {
 
@@ -25,6 +25,9 @@ struct GroupShared {
   WaitRecord failure;
   std::uint64_t published_bytes;
   std::uint64_t launch_ns;
+  Link links[kWireFormats];
+  Step steps[kSteps];     // lane 0 writes before the barrier of the step before
+  RingCursor cursor;      // lane 0 only
   Persistent persistent;  // copy of the context's, while the worker runs
 };
 
@@ -34,7 +37,7 @@ concept Group = requires(G& g, Edge edge, Status status, bool flag, std::uint64_
   { g.lanes() } -> std::convertible_to<unsigned>;
   { g.shared() } -> std::same_as<GroupShared&>;
   // All lanes. sync also orders memory among them; agree is a sync that returns the worst status of all lanes.
-  { g.sync(edge) };
+  {g.sync(edge)};
   { g.agree(status, edge) } -> std::same_as<Status>;
   // Lanes that move one LL128 line together (a divisor of 8): called by all of them.
   { g.line_lane() } -> std::convertible_to<unsigned>;
@@ -48,7 +51,7 @@ concept Group = requires(G& g, Edge edge, Status status, bool flag, std::uint64_
   { g.team_lanes() } -> std::convertible_to<unsigned>;
   { g.team_all(flag) } -> std::same_as<bool>;
   { g.team_broadcast(word) } -> std::same_as<std::uint64_t>;  // of team lane 0
-  { g.team_sync() };                                           // barrier and memory order within the team
+  {g.team_sync()};                                            // barrier and memory order within the team
   // True for exactly one lane per operation.
   { g.claim_failure() } -> std::same_as<bool>;
 };

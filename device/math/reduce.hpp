@@ -35,22 +35,42 @@ struct ElementShape {
   std::uint64_t nan;
 };
 
+/// By value and not as a constant object: nvcc would put that into memory and read it through the read-only cache.
+RINGBELL_HD RINGBELL_INLINE ElementShape float_shape(std::uint32_t bits, std::uint64_t infinity, std::uint64_t nan) {
+  ElementShape shape;
+  shape.bits = bits;
+  shape.is_signed = true;
+  shape.is_float = true;
+  shape.infinity = infinity;
+  shape.nan = nan;
+  return shape;
+}
+RINGBELL_HD RINGBELL_INLINE ElementShape integer_shape(std::uint32_t bits, bool is_signed) {
+  ElementShape shape;
+  shape.bits = bits;
+  shape.is_signed = is_signed;
+  shape.is_float = false;
+  shape.infinity = 0;
+  shape.nan = 0;
+  return shape;
+}
+
 RINGBELL_HD RINGBELL_INLINE ElementShape element_shape(DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return {32, true, true, kFloat32Infinity, kFloat32Nan};
-    case DType::kFloat64: return {64, true, true, 0x7ff0000000000000, 0x7ff8000000000000};
-    case DType::kFloat16: return {16, true, true, Float16::kInfinity, Float16::kNan};
-    case DType::kBFloat16: return {16, true, true, BFloat16::kInfinity, BFloat16::kNan};
-    case DType::kFloat8E4M3: return {8, true, true, Float8E4M3::kInfinity - 1, Float8E4M3::kNan};
-    case DType::kFloat8E5M2: return {8, true, true, Float8E5M2::kInfinity, Float8E5M2::kNan};
-    case DType::kInt8: return {8, true, false, 0, 0};
-    case DType::kUInt8: return {8, false, false, 0, 0};
-    case DType::kInt32: return {32, true, false, 0, 0};
-    case DType::kUInt32: return {32, false, false, 0, 0};
-    case DType::kInt64: return {64, true, false, 0, 0};
+    case DType::kFloat32: return float_shape(32, kFloat32Infinity, kFloat32Nan);
+    case DType::kFloat64: return float_shape(64, 0x7ff0000000000000, 0x7ff8000000000000);
+    case DType::kFloat16: return float_shape(16, Float16::kInfinity, Float16::kNan);
+    case DType::kBFloat16: return float_shape(16, BFloat16::kInfinity, BFloat16::kNan);
+    case DType::kFloat8E4M3: return float_shape(8, Float8E4M3::kInfinity - 1, Float8E4M3::kNan);
+    case DType::kFloat8E5M2: return float_shape(8, Float8E5M2::kInfinity, Float8E5M2::kNan);
+    case DType::kInt8: return integer_shape(8, true);
+    case DType::kUInt8: return integer_shape(8, false);
+    case DType::kInt32: return integer_shape(32, true);
+    case DType::kUInt32: return integer_shape(32, false);
+    case DType::kInt64: return integer_shape(64, true);
     case DType::kUInt64: break;
   }
-  return {64, false, false, 0, 0};
+  return integer_shape(64, false);
 }
 
 // Min and max pick one operand's bits: no float format is ever unpacked. Elements are compared at the top of a 64-bit
@@ -60,6 +80,7 @@ RINGBELL_HD RINGBELL_INLINE std::uint64_t pick_word(std::uint64_t a, std::uint64
   constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
   const std::uint32_t spare = 64 - shape.bits;
   std::uint64_t picked = 0;
+  RINGBELL_ROLLED
   for (std::uint32_t at = 0; at < 64; at += shape.bits) {
     const std::uint64_t x = (a >> at) << spare;
     const std::uint64_t y = (b >> at) << spare;
@@ -87,8 +108,23 @@ RINGBELL_HD RINGBELL_INLINE std::uint64_t add_integers(std::uint64_t a, std::uin
 RINGBELL_HD RINGBELL_INLINE std::uint64_t multiply_integers(std::uint64_t a, std::uint64_t b, std::uint32_t bits) {
   const std::uint64_t mask = ~std::uint64_t{0} >> (64 - bits);
   std::uint64_t product = 0;
+  RINGBELL_ROLLED
   for (std::uint32_t at = 0; at < 64; at += bits) product |= (((a >> at) * (b >> at)) & mask) << at;
   return product;
+}
+
+/// value / divisor by 16-bit digits, divisor < 2^16: a 64-bit division takes five times the GPU's registers.
+RINGBELL_HD RINGBELL_INLINE std::uint64_t divide_by_small(std::uint64_t value, std::uint32_t divisor) {
+  std::uint64_t quotient = 0;
+  std::uint32_t remainder = 0;
+  RINGBELL_ROLLED
+  for (int at = 48; at >= 0; at -= 16) {
+    const std::uint32_t part = remainder << 16 | (static_cast<std::uint32_t>(value >> at) & 0xffffU);
+    const std::uint32_t digit = part / divisor;
+    remainder = part - digit * divisor;
+    quotient = quotient << 16 | digit;
+  }
+  return quotient;
 }
 
 /// Each element divided by `divisor`, toward zero. Magnitudes are divided, so that the most negative value is no case.
@@ -96,11 +132,12 @@ RINGBELL_HD RINGBELL_INLINE std::uint64_t divide_integers(std::uint64_t sum, std
                                                           const ElementShape& shape) {
   const std::uint64_t mask = ~std::uint64_t{0} >> (64 - shape.bits);
   std::uint64_t quotient = 0;
+  RINGBELL_ROLLED
   for (std::uint32_t at = 0; at < 64; at += shape.bits) {
     const std::uint64_t element = (sum >> at) & mask;
     const bool negative = shape.is_signed && ((element >> (shape.bits - 1)) & 1U) != 0;
     const std::uint64_t magnitude = negative ? (0 - element) & mask : element;
-    const std::uint64_t divided = magnitude / divisor;
+    const std::uint64_t divided = divide_by_small(magnitude, divisor);
     quotient |= ((negative ? 0 - divided : divided) & mask) << at;
   }
   return quotient;
@@ -139,6 +176,7 @@ template <class Format>
 RINGBELL_HD RINGBELL_INLINE std::uint64_t fold_narrow(std::uint64_t a, std::uint64_t b, bool product, float scale) {
   constexpr std::uint64_t kMask = (std::uint64_t{1} << Format::kBits) - 1;
   std::uint64_t folded = 0;
+  RINGBELL_ROLLED
   for (int at = 0; at < 64; at += Format::kBits) {
     const float x = Format::to_float(static_cast<std::uint32_t>((a >> at) & kMask));
     const float y = Format::to_float(static_cast<std::uint32_t>((b >> at) & kMask));
@@ -148,55 +186,39 @@ RINGBELL_HD RINGBELL_INLINE std::uint64_t fold_narrow(std::uint64_t a, std::uint
   return folded;
 }
 
-/// `fold` on one word, or on both of a quad when `words` is 2: a loop, so that its code is there once.
-template <class Fold>
-RINGBELL_HD RINGBELL_INLINE Quad each_word(Quad a, Quad b, int words, Fold fold) {
-  Quad folded{0, 0};
-  for (int word = 0; word < words; ++word) {
-    folded.lo = folded.hi;
-    folded.hi = fold(a.lo, b.lo);
-    a.lo = a.hi;
-    b.lo = b.hi;
-  }
-  return folded;
+/// A rule in one register.
+RINGBELL_HD constexpr std::uint32_t pack_rule(ReduceRule rule) {
+  return static_cast<std::uint32_t>(rule.dtype) | static_cast<std::uint32_t>(rule.op) << 8 | rule.divide_by << 16;
 }
 
 /// Everything but the fast paths, out of line so that a caller keeps the registers of a call and not of twelve types.
-/// The result is in `hi` when `words` is 1.
-RINGBELL_HD inline __attribute__((noinline)) Quad reduce_words(Quad a, Quad b, ReduceRule rule, int words) {
-  if (rule.op == ReduceOp::kMin || rule.op == ReduceOp::kMax) {
-    const ElementShape shape = element_shape(rule.dtype);
-    const bool smaller = rule.op == ReduceOp::kMin;
-    return each_word(a, b, words, [&](std::uint64_t x, std::uint64_t y) { return pick_word(x, y, shape, smaller); });
+RINGBELL_HD inline __attribute__((noinline)) std::uint64_t reduce_word(std::uint64_t a, std::uint64_t b,
+                                                                       std::uint32_t rule) {
+  const auto dtype = static_cast<DType>(rule & 0xffU);
+  const auto op = static_cast<ReduceOp>(rule >> 8 & 0xffU);
+  const std::uint32_t divide_by = op == ReduceOp::kAvg ? rule >> 16 : 0;
+  const bool product = op == ReduceOp::kProd;
+  if (op == ReduceOp::kMin || op == ReduceOp::kMax) {
+    return pick_word(a, b, element_shape(dtype), op == ReduceOp::kMin);
   }
-  const bool product = rule.op == ReduceOp::kProd;
-  const bool divide = rule.op == ReduceOp::kAvg && rule.divide_by != 0;
-  if (static_cast<std::uint8_t>(rule.dtype) > static_cast<std::uint8_t>(DType::kFloat8E5M2)) {
-    const ElementShape shape = element_shape(rule.dtype);
-    return each_word(a, b, words, [&](std::uint64_t x, std::uint64_t y) {
-      if (product) return multiply_integers(x, y, shape.bits);
-      const std::uint64_t sum = add_integers(x, y, shape.bits);
-      return divide ? divide_integers(sum, rule.divide_by, shape) : sum;
-    });
+  if (static_cast<std::uint8_t>(dtype) > static_cast<std::uint8_t>(DType::kFloat8E5M2)) {
+    const ElementShape shape = element_shape(dtype);
+    if (product) return multiply_integers(a, b, shape.bits);
+    const std::uint64_t sum = add_integers(a, b, shape.bits);
+    return divide_by != 0 ? divide_integers(sum, divide_by, shape) : sum;
   }
-  if (rule.dtype == DType::kFloat64) {
-    const double scale = divide ? reciprocal_rounded(static_cast<double>(rule.divide_by)) : 1.0;
-    return each_word(a, b, words, [&](std::uint64_t x, std::uint64_t y) { return fold_float64(x, y, product, scale); });
+  if (dtype == DType::kFloat64) {
+    return fold_float64(a, b, product, divide_by != 0 ? reciprocal_rounded(static_cast<double>(divide_by)) : 1.0);
   }
-  const float scale = divide ? reciprocal_rounded(static_cast<float>(rule.divide_by)) : 1.0F;
-  if (rule.dtype == DType::kFloat32) {
-    return each_word(a, b, words, [&](std::uint64_t v, std::uint64_t w) {
-      return each_float32(v, w, [&](float x, float y) { return fold_floats(x, y, product, scale); });
-    });
+  const float scale = divide_by != 0 ? reciprocal_rounded(static_cast<float>(divide_by)) : 1.0F;
+  switch (dtype) {
+    case DType::kFloat32:
+      return each_float32(a, b, [&](float x, float y) { return fold_floats(x, y, product, scale); });
+    case DType::kFloat16: return fold_narrow<Float16>(a, b, product, scale);
+    case DType::kBFloat16: return fold_narrow<BFloat16>(a, b, product, scale);
+    case DType::kFloat8E4M3: return fold_narrow<Float8E4M3>(a, b, product, scale);
+    default: return fold_narrow<Float8E5M2>(a, b, product, scale);
   }
-  const auto narrow = [&](auto format) {
-    return each_word(a, b, words, [&](std::uint64_t x, std::uint64_t y) {
-      return fold_narrow<decltype(format)>(x, y, product, scale);
-    });
-  };
-  if (rule.dtype == DType::kFloat16) return narrow(Float16{});
-  if (rule.dtype == DType::kBFloat16) return narrow(BFloat16{});
-  return rule.dtype == DType::kFloat8E4M3 ? narrow(Float8E4M3{}) : narrow(Float8E5M2{});
 }
 
 RINGBELL_HD RINGBELL_INLINE std::uint64_t add_float32(std::uint64_t a, std::uint64_t b) {
@@ -224,7 +246,7 @@ RINGBELL_HD RINGBELL_INLINE std::uint64_t reduce(std::uint64_t arrived, std::uin
     if (rule.dtype == DType::kBFloat16) return detail::add_pairs<BFloat16>(arrived, own);
     if (rule.dtype == DType::kFloat16) return detail::add_pairs<Float16>(arrived, own);
   }
-  return detail::reduce_words({arrived, 0}, {own, 0}, rule, 1).hi;
+  return detail::reduce_word(arrived, own, detail::pack_rule(rule));
 }
 
 /// Folds 16 bytes of packed elements: the same bits as two folds of 8 bytes, and one decision instead of two.
@@ -240,7 +262,8 @@ RINGBELL_HD RINGBELL_INLINE Quad reduce(Quad arrived, Quad own, ReduceRule rule)
       return {detail::add_pairs<Float16>(arrived.lo, own.lo), detail::add_pairs<Float16>(arrived.hi, own.hi)};
     }
   }
-  return detail::reduce_words(arrived, own, rule, 2);
+  const std::uint32_t packed = detail::pack_rule(rule);
+  return {detail::reduce_word(arrived.lo, own.lo, packed), detail::reduce_word(arrived.hi, own.hi, packed)};
 }
 
 }  // namespace ringbell::device

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The ringbell authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// LL: the flag travels in every 8-byte word, so arrival needs no other message and no fence. Half of the bytes are flags.
+// LL: the flag travels in every 8-byte word, so arrival needs no other message and no fence. Half of the bytes are
+// flags.
 #ifndef RINGBELL_DEVICE_PROTOCOL_LL_HPP_
 #define RINGBELL_DEVICE_PROTOCOL_LL_HPP_
 
@@ -10,84 +11,87 @@
 namespace ringbell::device {
 
 template <class M, Group G>
-class LlProtocol : public Connection<M, G> {
-  using Base = Connection<M, G>;
-  using Base::carried_;
+class LlProtocol : public Connection<M, G, wire_index(Protocol::kLL)> {
+  using Base = Connection<M, G, wire_index(Protocol::kLL)>;
   using Base::ctx_;
-  using Base::epochs_;
+  using Base::does;
   using Base::g_;
+  using Base::progress_;
+  using Base::step_;
 
  public:
-  RINGBELL_TARGET LlProtocol(const WorkerContext& ctx, G& g) : Base(ctx, g, wire_index(Protocol::kLL)) {}
+  using Base::Base;
 
-  /// One ring step over one chunk: take it from the previous rank (kRecv), fold in or start from the own input (kOwn),
-  /// keep it in `out` (kOut), pass it to the next rank (kSend).
-  template <bool kRecv, bool kOwn, bool kOut, bool kSend>
-  RINGBELL_TARGET Status move(const std::byte* in, std::byte* out, ByteRange range, ReduceRule rule) {
-    const std::uint64_t lines = (range.bytes + kLlPayloadBytes - 1) / kLlPayloadBytes;
-    const auto* from = reinterpret_cast<const LlLine*>(this->recv_slot());
-    auto* to = reinterpret_cast<LlLine*>(this->send_slot());
-    Status status = carried_;
-    if constexpr (kSend) {
-      if (status == Status::kOk) status = this->wait_credit();
+  /// Does the step. All lanes. @return the same to all lanes
+  RINGBELL_TARGET Status move() {
+    Status status = progress_.carried;
+    if (does(Verb::kPass) && status == Status::kOk) status = this->wait_credit();
+    if (mutated<M>(Mutant::kCreditBeforeRead) && does(Verb::kRecv)) this->return_credit(false);
+    std::uint32_t at = g_.lane() * kPack;
+    while (status == Status::kOk && !pass(&at)) status = wait_line(at);
+    if (does(Verb::kPass)) this->count_sent();
+    if (!does(Verb::kRecv)) {
+      progress_.carried = status;
+      return Status::kOk;
     }
-    if constexpr (kRecv && mutated<M>(Mutant::kCreditBeforeRead)) this->return_credit(false);
-    for (std::uint64_t line = g_.lane(); line < lines && status == Status::kOk; line += g_.lanes()) {
-      const std::uint64_t at = range.begin + line * kLlPayloadBytes;
-      const unsigned valid = valid_bytes(range.bytes, line * kLlPayloadBytes, kLlPayloadBytes);
-      std::uint64_t pack = 0;
-      if constexpr (kOwn) pack = load_pack8<M>(in + at, valid);
-      if constexpr (kRecv) {
-        std::uint64_t arrived = 0;
-        status = recv_line(&from[line], &arrived);
-        if (status != Status::kOk) break;
-        pack = kOwn ? reduce(arrived, pack, rule) : arrived;
-      }
-      if constexpr (kOut) store_pack8<M>(out + at, pack, valid);
-      if constexpr (kSend) M::publish_ll(&to[line], ll_pack(pack, ll_flag(epochs_.send)));
-    }
-    if constexpr (kSend) {
-      this->count_published(range.bytes);
-      ++epochs_.send;
-    }
-    if constexpr (kRecv) {
-      status = g_.agree(status, Edge::kSlotRead);
-      if (status == Status::kOk) status = free_slot();
-      ++epochs_.recv;
-    }
-    carried_ = status;
-    return kRecv ? status : Status::kOk;
+    status = g_.agree(status, Edge::kSlotRead);
+    if (step_.clean && status == Status::kOk) status = zero_slot();
+    if (!mutated<M>(Mutant::kCreditBeforeRead) && status == Status::kOk) this->return_credit(step_.clean);
+    return status;
   }
 
  private:
-  RINGBELL_TARGET RINGBELL_INLINE Status recv_line(const LlLine* line, std::uint64_t* arrived) {
-    const std::uint32_t flag = ll_flag(epochs_.recv);
-    LlWords words{};
-    const Status status =
-        wait_until<M>(ctx_, g_, {WaitFor::kLine, ctx_.ring_prev, flag, &line->word[0]}, [&] {
-          words = M::read_ll(line);
-          const bool second = mutated<M>(Mutant::kOneLlFlag) || ll_word_ready(words.word[1], flag);
-          return ll_word_ready(words.word[0], flag) && second;
-        });
-    *arrived = ll_payload(words);
-    return status;
+  static constexpr std::uint32_t kPack = kLlPayloadBytes;
+
+  RINGBELL_TARGET static bool line_ready(LlWords words, std::uint32_t flag) {
+    const bool second = mutated<M>(Mutant::kOneLlFlag) || ll_word_ready(words.word[1], flag);
+    return ll_word_ready(words.word[0], flag) && second;
+  }
+
+  /// This lane's lines from byte *from_at on. @return false when one is late: *from_at is its byte. Stepping out before
+  /// the long wait keeps the loop's registers out of it.
+  RINGBELL_TARGET RINGBELL_INLINE bool pass(std::uint32_t* from_at) {
+    const std::byte* const in = step_.in;
+    std::byte* const out = step_.out;
+    const auto* const from = reinterpret_cast<const LlLine*>(step_.from);
+    auto* const to = reinterpret_cast<LlLine*>(step_.to);
+    const std::uint32_t bytes = step_.bytes;
+    const auto recv_flag = static_cast<std::uint32_t>(step_.recv_flag);
+    const auto send_flag = static_cast<std::uint32_t>(step_.send_flag);
+    const Verb verb = step_.verb;
+    std::uint32_t at = *from_at;
+    for (; at < bytes; at += g_.lanes() * kPack) {
+      const unsigned valid = valid_bytes(bytes, at, kPack);
+      std::uint64_t pack = 0;
+      if (has(verb, Verb::kOwn)) pack = load_pack8<M>(in + at, valid);
+      if (has(verb, Verb::kRecv)) {
+        const LlLine* line = &from[at / kPack];
+        LlWords words{};
+        if (!poll<M>([&] { return line_ready(words = M::read_ll(line), recv_flag); })) break;
+        pack = has(verb, Verb::kOwn) ? reduce(ll_payload(words), pack, this->fold()) : ll_payload(words);
+      }
+      if (has(verb, Verb::kOut)) store_pack8<M>(out + at, pack, valid);
+      if (has(verb, Verb::kPass)) M::publish_ll(&to[at / kPack], ll_pack(pack, send_flag));
+    }
+    *from_at = at;
+    return at >= bytes;
+  }
+
+  RINGBELL_TARGET Status wait_line(std::uint32_t at) {
+    const LlLine* line = reinterpret_cast<const LlLine*>(step_.from) + at / kPack;
+    const auto flag = static_cast<std::uint32_t>(step_.recv_flag);
+    return wait_until<M>(ctx_, g_, {WaitFor::kLine, ctx_.ring_prev, flag, &line->word[0]},
+                         [&] { return line_ready(M::read_ll(line), flag); });
   }
 
   /// Near the flag's wrap the consumed slot is zeroed before it is freed: a line that short messages leave untouched
   /// for 2^32 - 1 epochs would match again.
-  RINGBELL_TARGET Status free_slot() {
-    const bool clean = ll_must_clean(epochs_.recv, ctx_.layout.slots);
-    Status status = Status::kOk;
-    if (clean) {
-      auto* words = reinterpret_cast<std::uint64_t*>(ctx_.window[ctx_.rank] +
-                                                     ctx_.layout.slot(this->wire_, 0, epochs_.recv));
-      for (std::uint64_t i = g_.lane(); i < ctx_.layout.ll_slot_bytes() / 8; i += g_.lanes()) {
-        M::store_relaxed(&words[i], 0);
-      }
-      status = g_.agree(status, Edge::kSlotRead);
+  RINGBELL_TARGET Status zero_slot() {
+    auto* words = reinterpret_cast<std::uint64_t*>(step_.from);
+    for (std::uint64_t i = g_.lane(); i < ctx_.layout.ll_slot_bytes() / 8; i += g_.lanes()) {
+      M::store_relaxed(&words[i], 0);
     }
-    if constexpr (!mutated<M>(Mutant::kCreditBeforeRead)) this->return_credit(clean);
-    return status;
+    return g_.agree(Status::kOk, Edge::kSlotRead);
   }
 };
 

@@ -10,64 +10,66 @@
 namespace ringbell::device {
 
 template <class M, Group G>
-class SimpleProtocol : public Connection<M, G> {
-  using Base = Connection<M, G>;
+class SimpleProtocol : public Connection<M, G, wire_index(Protocol::kSimple)> {
+  using Base = Connection<M, G, wire_index(Protocol::kSimple)>;
   using Base::ctx_;
-  using Base::epochs_;
+  using Base::does;
   using Base::g_;
+  using Base::step_;
 
  public:
-  RINGBELL_TARGET SimpleProtocol(const WorkerContext& ctx, G& g) : Base(ctx, g, wire_index(Protocol::kSimple)) {}
+  using Base::Base;
 
   /// As LlProtocol::move.
-  template <bool kRecv, bool kOwn, bool kOut, bool kSend>
-  RINGBELL_TARGET Status move(const std::byte* in, std::byte* out, ByteRange range, ReduceRule rule) {
-    const std::uint64_t quads = (range.bytes + kQuadBytes - 1) / kQuadBytes;
-    const auto* from = reinterpret_cast<const Quad*>(this->recv_slot());
-    auto* to = reinterpret_cast<Quad*>(this->send_slot());
+  RINGBELL_TARGET Status move() {
     // Lane 0 waits for all: one acquire, which the barrier hands to the other lanes.
     Status status = Status::kOk;
     if (g_.lane() == 0) {
-      if constexpr (kSend) status = this->wait_credit();
-      if constexpr (kRecv) {
-        if (status == Status::kOk) status = wait_tail();
-      }
+      if (does(Verb::kPass)) status = this->wait_credit();
+      if (does(Verb::kRecv) && status == Status::kOk) status = wait_tail();
     }
     status = g_.agree(status, Edge::kSlotFill);
     if (status != Status::kOk) return status;
-    if constexpr (kRecv && mutated<M>(Mutant::kCreditBeforeRead)) this->return_credit(false);
-    for (std::uint64_t i = g_.lane(); i < quads; i += g_.lanes()) {
-      const std::uint64_t at = range.begin + i * kQuadBytes;
-      const unsigned valid = valid_bytes(range.bytes, i * kQuadBytes, kQuadBytes);
-      Quad pack{};
-      if constexpr (kOwn) pack = load_pack16<M>(in + at, valid);
-      if constexpr (kRecv) {
-        const Quad arrived = M::read_quad(&from[i]);
-        pack = kOwn ? reduce(arrived, pack, rule) : arrived;
-      }
-      if constexpr (kOut) store_pack16<M>(out + at, pack, valid);
-      if constexpr (kSend) M::publish_quad(&to[i], pack);
-    }
-    g_.sync(kRecv ? Edge::kSlotRead : Edge::kSlotFill);
-    if constexpr (kSend) {
+    if (mutated<M>(Mutant::kCreditBeforeRead) && does(Verb::kRecv)) this->return_credit(false);
+    pass();
+    g_.sync(does(Verb::kRecv) ? Edge::kSlotRead : Edge::kSlotFill);
+    if (does(Verb::kPass)) {
       if (g_.lane() == 0) {
         auto* line = reinterpret_cast<TailLine*>(ctx_.window[ctx_.ring_next] + ctx_.layout.tail_offset(0));
-        M::store_release(&line->filled, epochs_.send + 1, Edge::kTail);
+        M::store_release(&line->filled, step_.send_epoch + 1, Edge::kTail);
       }
-      this->count_published(range.bytes);
-      ++epochs_.send;
+      this->count_sent();
     }
-    if constexpr (kRecv) {
-      if constexpr (!mutated<M>(Mutant::kCreditBeforeRead)) this->return_credit(false);
-      ++epochs_.recv;
-    }
+    if (!mutated<M>(Mutant::kCreditBeforeRead) && does(Verb::kRecv)) this->return_credit(false);
     return Status::kOk;
   }
 
  private:
+  static constexpr std::uint32_t kPack = kQuadBytes;
+
+  RINGBELL_TARGET void pass() {
+    const std::byte* const in = step_.in;
+    std::byte* const out = step_.out;
+    const std::byte* const from = step_.from;
+    std::byte* const to = step_.to;
+    const std::uint32_t bytes = step_.bytes;
+    const Verb verb = step_.verb;
+    for (std::uint32_t at = g_.lane() * kPack; at < bytes; at += g_.lanes() * kPack) {
+      const unsigned valid = valid_bytes(bytes, at, kPack);
+      Quad pack{};
+      if (has(verb, Verb::kOwn)) pack = load_pack16<M>(in + at, valid);
+      if (has(verb, Verb::kRecv)) {
+        const Quad arrived = M::read_quad(reinterpret_cast<const Quad*>(from + at));
+        pack = has(verb, Verb::kOwn) ? reduce(arrived, pack, this->fold()) : arrived;
+      }
+      if (has(verb, Verb::kOut)) store_pack16<M>(out + at, pack, valid);
+      if (has(verb, Verb::kPass)) M::publish_quad(reinterpret_cast<Quad*>(to + at), pack);
+    }
+  }
+
   RINGBELL_TARGET Status wait_tail() {
     const auto* line = reinterpret_cast<const TailLine*>(ctx_.window[ctx_.rank] + ctx_.layout.tail_offset(0));
-    const std::uint64_t wanted = epochs_.recv + 1;
+    const std::uint64_t wanted = step_.recv_epoch + 1;
     return wait_until<M>(ctx_, g_, {WaitFor::kTail, ctx_.ring_prev, wanted, &line->filled}, [&] {
       const std::uint64_t filled = M::load_acquire(&line->filled, Edge::kTail);
       return static_cast<std::int64_t>(filled - wanted) >= 0;

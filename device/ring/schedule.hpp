@@ -23,13 +23,53 @@ RINGBELL_HD constexpr std::uint32_t all_gather_chunk(std::uint32_t index, std::u
   return (index + 2 * world - step) % world;
 }
 
+/// Chunk that position `index` takes at step 0 .. ring_steps - 1 of a round: every step goes one chunk back.
+RINGBELL_HD constexpr std::uint32_t ring_chunk(std::uint32_t index, std::uint32_t step, std::uint32_t world) {
+  const std::uint32_t chunk = index + 2 * world - 1 - step;  // below 3 * world
+  return chunk >= 2 * world ? chunk - 2 * world : chunk >= world ? chunk - world : chunk;
+}
+
+/// What a step does with its chunk, as a set; a verb is one pass over the chunk.
+enum class Verb : std::uint8_t {
+  kNone = 0,
+  kRecv = 1,  // takes the chunk from the previous rank
+  kOwn = 2,   // starts from the own input, or folds it in
+  kOut = 4,   // keeps the result in `out`
+  kPass = 8,  // passes it to the next rank
+  kSend = kOwn | kPass,
+  kRecvReduceSend = kRecv | kOwn | kPass,
+  kRecvReduceCopySend = kRecv | kOwn | kOut | kPass,
+  kRecvCopySend = kRecv | kOut | kPass,
+  kRecvCopy = kRecv | kOut,
+};
+RINGBELL_HD constexpr bool has(Verb verb, Verb part) {
+  return (static_cast<unsigned>(verb) & static_cast<unsigned>(part)) != 0;
+}
+
+/// Steps of a round: reduce-scatter in the first `world`, then all-gather.
+RINGBELL_HD constexpr std::uint32_t ring_steps(std::uint32_t world) { return 2 * world - 1; }
+RINGBELL_HD constexpr Verb ring_verb(std::uint32_t step, std::uint32_t world) {
+  if (step == 0) return Verb::kSend;
+  if (step + 1 < world) return Verb::kRecvReduceSend;
+  if (step + 1 == world) return Verb::kRecvReduceCopySend;
+  return step + 1 < ring_steps(world) ? Verb::kRecvCopySend : Verb::kRecvCopy;
+}
+
 /// Position whose input is folded first into `chunk`: the order is first, first + 1, ... around the ring.
 RINGBELL_HD constexpr std::uint32_t first_fold(std::uint32_t chunk, std::uint32_t world) { return (chunk + 1) % world; }
+
+/// In 32 bits where they do: a GPU divides those many times faster.
+RINGBELL_HD constexpr std::uint64_t ceil_divide(std::uint64_t value, std::uint32_t divisor) {
+  if (value < 0x80000000u) return (static_cast<std::uint32_t>(value) + divisor - 1) / divisor;
+  return (value + divisor - 1) / divisor;
+}
 
 /// Bytes of a chunk of the round that starts at `offset`: the planned size, or less in the last round.
 RINGBELL_HD constexpr std::uint64_t round_chunk_bytes(std::uint64_t bytes, std::uint64_t offset,
                                                       std::uint64_t chunk_bytes, std::uint32_t world) {
-  const std::uint64_t even = (((bytes - offset) + world - 1) / world + 15) / 16 * 16;
+  const std::uint64_t left = bytes - offset;
+  if (left >= chunk_bytes * world) return chunk_bytes;
+  const std::uint64_t even = (ceil_divide(left, world) + 15) / 16 * 16;
   return even < chunk_bytes ? even : chunk_bytes;
 }
 
@@ -46,6 +86,11 @@ RINGBELL_HD constexpr ByteRange chunk_range(std::uint64_t bytes, std::uint64_t o
   return {begin, bytes - begin < round_chunk ? bytes - begin : round_chunk};
 }
 
+static_assert(ring_chunk(1, 0, 4) == reduce_scatter_chunk(1, 0, 4) &&
+              ring_chunk(1, 3, 4) == reduce_scatter_chunk(1, 3, 4));
+static_assert(ring_chunk(1, 4, 4) == all_gather_chunk(1, 1, 4) && ring_chunk(3, 6, 4) == all_gather_chunk(3, 3, 4));
+static_assert(ring_verb(0, 2) == Verb::kSend && ring_verb(1, 2) == Verb::kRecvReduceCopySend);
+static_assert(ring_verb(2, 2) == Verb::kRecvCopy && ring_verb(1, 3) == Verb::kRecvReduceSend);
 // Every step's receive is the previous position's send of the step before.
 static_assert(reduce_scatter_chunk(1, 1, 4) == reduce_scatter_chunk(0, 0, 4));
 static_assert(reduce_scatter_chunk(2, 3, 4) == 2);  // after world - 1 steps position p holds chunk p whole

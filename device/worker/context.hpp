@@ -28,6 +28,14 @@ struct alignas(kCacheLineBytes) Persistent {
   Epochs epochs[kWireFormats];
 };
 
+/// Word by word: a copy in one piece passes through 32 registers, which the worker's loop has not.
+RINGBELL_HD inline void copy_persistent(const Persistent& from, Persistent* to) {
+  const auto* source = reinterpret_cast<const std::uint64_t*>(&from);
+  auto* target = reinterpret_cast<std::uint64_t*>(to);
+  RINGBELL_ROLLED
+  for (unsigned i = 0; i < sizeof(Persistent) / 8; ++i) target[i] = source[i];
+}
+
 struct WorkerContext {
   std::uint32_t rank;
   std::uint32_t world;

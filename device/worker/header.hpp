@@ -58,45 +58,40 @@ RINGBELL_TARGET void send_headers(const WorkerContext& ctx, G& g) {
   }
 }
 
-/// The first peer whose header of this operation has not arrived; world if all have. It is not in this call: the one to
-/// name, whoever is waited for.
+/// The first peer whose header of this operation has not arrived; kMaxRanks if all have. It is not in this call: the
+/// one to name, whoever is waited for.
 template <class M>
-RINGBELL_TARGET unsigned find_absent(const WorkerContext& ctx, const Operation& op) {
+RINGBELL_TARGET RINGBELL_NOINLINE unsigned find_absent(const WorkerContext& ctx, const Operation& op) {
+  const std::uint32_t flag = ll_flag(op.index);
+  RINGBELL_ROLLED
   for (unsigned peer = 0; peer < ctx.world; ++peer) {
     if (peer == ctx.rank) continue;
-    if (!ll_word_ready(M::load_relaxed(&header_line<M>(ctx, op, peer)->word[0]), ll_flag(op.index))) return peer;
+    if (!ll_word_ready(M::load_relaxed(&header_line<M>(ctx, op, peer)->word[0]), flag)) return peer;
   }
-  return ctx.world;
+  return kMaxRanks;
 }
 
-struct HeaderDisagreement {
-  std::uint64_t count;
-  std::uint32_t call;
-  std::uint32_t peer;
-  bool found;
-};
-
-/// Looks, without waiting, whether any peer's header has arrived and differs.
+/// The first peer whose header has arrived and differs; kMaxRanks if there is none. Does not wait.
 template <class M>
-RINGBELL_TARGET bool find_disagreement(const WorkerContext& ctx, const Operation& op, HeaderDisagreement* out) {
+RINGBELL_TARGET RINGBELL_NOINLINE unsigned find_disagreement(const WorkerContext& ctx, const Operation& op) {
+  const std::uint32_t flag = ll_flag(op.index);
+  RINGBELL_ROLLED
   for (unsigned peer = 0; peer < ctx.world; ++peer) {
     if (peer == ctx.rank) continue;
     const HeaderLine* line = header_line<M>(ctx, op, peer);
     bool arrived = true;
     bool differs = false;
-    std::uint32_t word[kHeaderWords];
+    RINGBELL_ROLLED
     for (unsigned i = 0; i < kHeaderWords; ++i) {
       const std::uint64_t value = M::load_relaxed(&line->word[i]);
-      word[i] = static_cast<std::uint32_t>(value);
-      arrived = arrived && ll_word_ready(value, ll_flag(op.index));
-      if (i >= kHeaderFirstCall && i < kHeaderPark) differs = differs || word[i] != header_word(op, i);
+      arrived = arrived && ll_word_ready(value, flag);
+      if (i >= kHeaderFirstCall && i < kHeaderPark) {
+        differs = differs || static_cast<std::uint32_t>(value) != header_word(op, i);
+      }
     }
-    if (arrived && differs) {
-      *out = {std::uint64_t{word[3]} << 32 | word[2], word[4], peer, true};
-      return true;
-    }
+    if (arrived && differs) return peer;
   }
-  return false;
+  return kMaxRanks;
 }
 
 }  // namespace ringbell::device

@@ -38,7 +38,10 @@ RINGBELL_TARGET Status check_headers(const WorkerContext& ctx, G& g, bool* park)
   }
   *park = !g.team_all(!any_park);
   if (g.team_all(!differs)) return Status::kOk;
-  return look_status(look_around<M>(ctx, g, {WaitFor::kHeader, ctx.rank, flag, &header_line<M>(ctx, op, ctx.rank)->word[0]}, 0));
+  const std::uint32_t code = look_around<M>(ctx, g, ctx.rank, 0);
+  const Awaited headers{WaitFor::kHeader, ctx.rank, flag, &header_line<M>(ctx, op, ctx.rank)->word[0]};
+  if (code != 0) record_failure<M>(ctx, g, headers, 0, code);
+  return abort_status(code);
 }
 
 }  // namespace ringbell::device

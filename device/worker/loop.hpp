@@ -46,6 +46,10 @@ RINGBELL_TARGET void begin_operation(const WorkerContext& ctx, G& g) {
   shared.park_after = (op.command.flags & kFlagLastOfBurst) != 0 ? ParkReason::kBurstEnd : ParkReason::kNone;
   shared.failure_taken = 0;
   shared.published_bytes = 0;
+  if (op.command.kind == CommandKind::kAllReduce && ctx.world > 1) {
+    shared.cursor = first_step(op.command, op.bytes, ctx.world, shared.persistent.epochs);
+    lay_out_steps(ctx, op, shared.links, &shared.cursor, shared.steps);
+  }
   if (M::now_ns() - shared.launch_ns < ctx.lease_ns) return;
   if ((M::load_relaxed(&ctx.control->control.request) & kRequestHold) != 0) {
     shared.launch_ns = M::now_ns();  // held: a new lease
@@ -113,12 +117,7 @@ RINGBELL_TARGET Status run_operation(const WorkerContext& ctx, G& g) {
       copy_through<M>(g);
     } else {
       if (g.in_header_team()) send_headers<M>(ctx, g);
-      switch (op.command.protocol) {
-        case Protocol::kLL: status = ring_all_reduce<LlProtocol<M, G>, M>(ctx, g); break;
-        case Protocol::kLL128: status = ring_all_reduce<Ll128Protocol<M, G>, M>(ctx, g); break;
-        case Protocol::kSimple: status = ring_all_reduce<SimpleProtocol<M, G>, M>(ctx, g); break;
-        case Protocol::kAuto: status = Status::kInvalidArgument; break;  // the planner never leaves it open
-      }
+      status = ring_all_reduce<M>(ctx, g);
       if (g.in_header_team() && status == Status::kOk) {
         bool park = false;
         status = check_headers<M>(ctx, g, &park);
@@ -153,7 +152,8 @@ template <class M, Group G>
 RINGBELL_TARGET void complete(const WorkerContext& ctx, G& g, Status status) {
   GroupShared& shared = g.shared();
   const std::uint64_t seq = shared.op.seq;
-  const bool gpu_scope = (shared.op.command.flags & kFlagGpuScopeComplete) != 0;
+  // Of a failure the host also reads the record, in its own memory: the wider fence.
+  const bool gpu_scope = status == Status::kOk && (shared.op.command.flags & kFlagGpuScopeComplete) != 0;
   auto* line = reinterpret_cast<Quad*>(&ctx.completions[seq & (ctx.queue_depth - 1)]);
   M::publish_completion(line, Quad{shared.published_bytes, completion_word(seq, status)}, gpu_scope, Edge::kCompletion);
   shared.persistent.next_seq = seq + 1;
@@ -192,10 +192,11 @@ template <class M, Group G>
 RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t generation) {
   GroupShared& shared = g.shared();
   if (g.lane() == 0) {
-    shared.persistent = *ctx.persistent;
+    copy_persistent(*ctx.persistent, &shared.persistent);
     shared.persistent.generation = generation;
     shared.failure = WaitRecord{};
     shared.launch_ns = M::now_ns();
+    for (unsigned wire = 0; wire < kWireFormats; ++wire) shared.links[wire] = make_link(ctx, wire);
     M::store_relaxed(&ctx.control->state.state, state_word(generation, Residency::kRunning, ParkReason::kNone));
   }
   g.sync(Edge::kStart);
@@ -208,9 +209,8 @@ RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t ge
   for (;;) {
     if (g.in_poll_team()) next_command<M>(ctx, g, verdict);
     g.sync(Edge::kOpStart);
-    verdict = shared.verdict;
-    if (verdict == Verdict::kLeave) return;
-    if (verdict == Verdict::kAbort) {
+    if (shared.verdict == Verdict::kLeave) return;
+    if (shared.verdict == Verdict::kAbort) {
       if (g.lane() == 0) {
         shared.failure.seq = shared.persistent.next_seq;
         raise_abort<M>(ctx, g, M::load_acquire(&ctx.control->control.abort_code, Edge::kAbort));
@@ -219,7 +219,7 @@ RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t ge
       return;
     }
     const Status status = run_operation<M>(ctx, g);
-    if (g.lane() == 0) verdict = end_operation<M>(ctx, g, status);
+    verdict = g.lane() == 0 ? end_operation<M>(ctx, g, status) : Verdict::kRun;  // lane 0's counts
     if (status != Status::kOk) return;
   }
 }

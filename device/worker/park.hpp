@@ -37,7 +37,7 @@ RINGBELL_TARGET bool try_park(const WorkerContext& ctx, G& g, ParkReason reason)
       return false;
     }
   }
-  *ctx.persistent = now;
+  copy_persistent(now, ctx.persistent);
   M::store_release(&line.state, state_word(now.generation, Residency::kParked, reason), Edge::kState);
   return true;
 }
@@ -46,7 +46,7 @@ RINGBELL_TARGET bool try_park(const WorkerContext& ctx, G& g, ParkReason reason)
 template <class M, Group G>
 RINGBELL_TARGET void leave_broken(const WorkerContext& ctx, G& g) {
   const Persistent& now = g.shared().persistent;
-  *ctx.persistent = now;
+  copy_persistent(now, ctx.persistent);
   M::store_release(&ctx.control->state.state, state_word(now.generation, Residency::kBroken, ParkReason::kNone),
                    Edge::kState);
 }

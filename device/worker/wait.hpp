@@ -24,13 +24,13 @@ struct Awaited {
 };
 
 template <class M, Group G>
-RINGBELL_TARGET void fill_record(const WorkerContext& ctx, G& g, const Awaited& awaited, std::uint64_t since_us,
+RINGBELL_TARGET void fill_record(const WorkerContext& ctx, G& g, const Awaited& awaited, std::uint64_t since_ns,
                                  WaitRecord* record) {
   const Operation& op = g.shared().op;
   record->seq = op.seq;
   record->expected = awaited.expected;
   record->seen = M::load_relaxed(awaited.at);
-  record->since_ns = since_us * 1000;
+  record->since_ns = since_ns;
   record->step = op.step;
   record->peer = static_cast<std::uint8_t>(awaited.peer);
   record->what = awaited.what;
@@ -52,87 +52,114 @@ RINGBELL_TARGET void publish_record(const WaitRecord& record, WaitRecord* to) {
   M::store_release(&to_words[kLast], record.seq + 1, Edge::kAbort);
 }
 
-/// The slow part of a wait. Returns since_us << 8 | Status; `since` is 0 on the first look of a wait.
+// The slow part of a wait, in pieces: a function's registers come on top of those of every loop that calls it.
+
+/// A peer that has not even sent its header is what the wait is about, whoever is waited for.
 template <class M, Group G>
-RINGBELL_TARGET RINGBELL_NOINLINE std::uint64_t look_around(const WorkerContext& ctx, G& g, Awaited awaited,
-                                                            std::uint64_t last) {
-  const std::uint64_t now_us = M::now_ns() / 1000;
-  const std::uint64_t since_us = last == 0 ? now_us : last >> 8;
-  const std::uint64_t waited_us = now_us - since_us;
-  Status status = Status::kOk;
-  std::uint64_t mine = 0;
-  std::uint64_t theirs = 0;
-  std::uint64_t my_call = 0;
-  std::uint64_t peer_call = 0;
-  unsigned blamed = awaited.peer;
-  unsigned reporter = ctx.rank;
-
-  for (unsigned source = 0; source < ctx.world && status == Status::kOk; ++source) {
-    const auto* line = reinterpret_cast<const AbortLine*>(ctx.window[ctx.rank] + WindowLayout::abort_offset(source));
-    const std::uint64_t code = M::load_acquire(&line->code, Edge::kAbort);
-    if (code == 0) continue;
-    status = abort_status(code);
-    reporter = abort_reporter(code);
-    blamed = abort_peer(code);
-    mine = M::load_relaxed(&line->mine);
-    theirs = M::load_relaxed(&line->theirs);
-    my_call = M::load_relaxed(&line->my_call);
-    peer_call = M::load_relaxed(&line->peer_call);
-  }
-  if (status == Status::kOk && waited_us >= kHostPollUs) {
-    const std::uint64_t code = M::load_acquire(&ctx.control->control.abort_code, Edge::kAbort);
-    if (code != 0) {
-      status = abort_status(code);
-      reporter = abort_reporter(code);
-      blamed = abort_peer(code);
-    }
-  }
-  HeaderDisagreement disagreement{};
-  if (status == Status::kOk && find_disagreement<M>(ctx, g.shared().op, &disagreement)) {
-    status = Status::kMismatch;
-    blamed = disagreement.peer;
-  }
-  if (status == Status::kOk && ctx.timeout_ns != 0 && waited_us * 1000 > ctx.timeout_ns) status = Status::kTimeout;
-  const bool tells = g.lane() == 0 || awaited.what == WaitFor::kHeader;
-  const bool slow = status == Status::kOk && tells && waited_us >= kSlowWaitUs && (last & 0xff) == 0;
-  if (slow || (status == Status::kTimeout && reporter == ctx.rank)) {
-    const Operation& op = g.shared().op;
-    const unsigned absent = find_absent<M>(ctx, op);
-    if (absent != ctx.world) {
-      awaited = {WaitFor::kHeader, absent, ll_flag(op.index), &header_line<M>(ctx, op, absent)->word[0]};
-      blamed = absent;
-    }
-  }
-
-  if (status != Status::kOk) {
-    if (g.claim_failure()) {
-      WaitRecord& record = g.shared().failure;
-      fill_record<M>(ctx, g, awaited, since_us, &record);
-      record.status = status;
-      record.peer = static_cast<std::uint8_t>(blamed);
-      record.reporter = static_cast<std::uint8_t>(reporter);
-      if (disagreement.found) {
-        record.peer_count = disagreement.count;
-        record.theirs = disagreement.call;
-      } else if (status == Status::kMismatch) {
-        record.my_count = mine;
-        record.peer_count = theirs;
-        record.mine = my_call;
-        record.theirs = peer_call;
-      }
-    }
-  } else if (slow) {
-    WaitRecord record{};
-    fill_record<M>(ctx, g, awaited, since_us, &record);
-    publish_record<M>(record, &ctx.control->slow_wait);
-    return since_us << 8 | 0xff;  // told once
-  }
-  return since_us << 8 | (status == Status::kOk ? (last & 0xff) : static_cast<std::uint64_t>(status));
+RINGBELL_TARGET void name_absent(const WorkerContext& ctx, G& g, Awaited* awaited) {
+  const Operation& op = g.shared().op;
+  const unsigned absent = find_absent<M>(ctx, op);
+  if (absent == kMaxRanks) return;
+  *awaited = {WaitFor::kHeader, absent, ll_flag(op.index), &header_line<M>(ctx, op, absent)->word[0]};
 }
 
-/// The status in look_around's answer; 0xff marks "told", which is no status.
-RINGBELL_HD constexpr Status look_status(std::uint64_t look) {
-  return (look & 0xff) == 0xff ? Status::kOk : static_cast<Status>(look & 0xff);
+/// Tells the host, while the wait goes on, what it is about. Word by word: a record would be kept in registers.
+template <class M, Group G>
+RINGBELL_TARGET RINGBELL_NOINLINE void publish_slow_wait(const WorkerContext& ctx, G& g, Awaited awaited,
+                                                         std::uint64_t since_ns) {
+  name_absent<M>(ctx, g, &awaited);
+  const Operation& op = g.shared().op;
+  auto* words = reinterpret_cast<std::uint64_t*>(&ctx.control->slow_wait);
+  const auto word = [words](std::size_t offset) { return &words[offset / 8]; };
+  M::store_relaxed(word(offsetof(WaitRecord, valid)), 0);
+  M::store_relaxed(word(offsetof(WaitRecord, seq)), op.seq);
+  M::store_relaxed(word(offsetof(WaitRecord, expected)), awaited.expected);
+  M::store_relaxed(word(offsetof(WaitRecord, seen)), M::load_relaxed(awaited.at));
+  M::store_relaxed(word(offsetof(WaitRecord, since_ns)), since_ns);
+  M::store_relaxed(word(offsetof(WaitRecord, step)), std::uint64_t{op.step} | std::uint64_t{awaited.peer} << 32 |
+                                                         static_cast<std::uint64_t>(awaited.what) << 40 |
+                                                         std::uint64_t{ctx.rank} << 56);
+  M::store_relaxed(word(offsetof(WaitRecord, mine)), header_call(op));
+  M::store_relaxed(word(offsetof(WaitRecord, theirs)), header_call(op));
+  M::store_relaxed(word(offsetof(WaitRecord, my_count)), op.command.count);
+  M::store_relaxed(word(offsetof(WaitRecord, peer_count)), op.command.count);
+  M::store_release(word(offsetof(WaitRecord, valid)), op.seq + 1, Edge::kAbort);
+}
+static_assert(offsetof(WaitRecord, step) % 8 == 0 && offsetof(WaitRecord, peer) == offsetof(WaitRecord, step) + 4 &&
+              offsetof(WaitRecord, what) == offsetof(WaitRecord, step) + 5 &&
+              offsetof(WaitRecord, reporter) == offsetof(WaitRecord, step) + 7);
+
+inline constexpr unsigned kToldByShift = 24;  // above an abort_code: whose abort line told it; kMaxRanks: none did
+
+/// Who gave up on whom and why, as far as others say it. @return abort_code and who told; 0: nobody did
+template <class M>
+RINGBELL_TARGET RINGBELL_NOINLINE std::uint32_t find_abort(const WorkerContext& ctx, bool ask_host) {
+  RINGBELL_ROLLED
+  for (unsigned source = 0; source < ctx.world; ++source) {
+    const auto* line = reinterpret_cast<const AbortLine*>(ctx.window[ctx.rank] + WindowLayout::abort_offset(source));
+    const auto code = static_cast<std::uint32_t>(M::load_acquire(&line->code, Edge::kAbort));
+    if (code != 0) return code | source << kToldByShift;
+  }
+  if (!ask_host) return 0;
+  const auto code = static_cast<std::uint32_t>(M::load_acquire(&ctx.control->control.abort_code, Edge::kAbort));
+  return code == 0 ? 0 : code | unsigned{kMaxRanks} << kToldByShift;
+}
+
+/// Looks at the abort words, the peers' headers and the clock. @return why the wait must end; 0: it goes on
+template <class M, Group G>
+RINGBELL_TARGET RINGBELL_NOINLINE std::uint32_t look_around(const WorkerContext& ctx, G& g, std::uint32_t peer,
+                                                            std::uint64_t waited_ns) {
+  const std::uint32_t told = find_abort<M>(ctx, waited_ns >= kHostPollUs * 1000);
+  if (told != 0) return told;
+  Status status = Status::kMismatch;
+  const unsigned different = find_disagreement<M>(ctx, g.shared().op);
+  if (different != kMaxRanks) {
+    peer = different;
+  } else if (ctx.timeout_ns != 0 && waited_ns > ctx.timeout_ns) {
+    status = Status::kTimeout;
+  } else {
+    return 0;
+  }
+  return static_cast<std::uint32_t>(abort_code(status, ctx.rank, peer)) | unsigned{kMaxRanks} << kToldByShift;
+}
+
+/// The first lane of an operation that must end says why.
+template <class M, Group G>
+RINGBELL_TARGET RINGBELL_NOINLINE void record_failure(const WorkerContext& ctx, G& g, Awaited awaited,
+                                                      std::uint64_t since_ns, std::uint32_t code) {
+  if (!g.claim_failure()) return;
+  const Operation& op = g.shared().op;
+  WaitRecord& record = g.shared().failure;
+  const bool timed_out = abort_status(code) == Status::kTimeout && abort_reporter(code) == ctx.rank;
+  if (timed_out) name_absent<M>(ctx, g, &awaited);
+  fill_record<M>(ctx, g, awaited, since_ns, &record);
+  record.status = abort_status(code);
+  record.reporter = static_cast<std::uint8_t>(abort_reporter(code));
+  if (!timed_out) record.peer = static_cast<std::uint8_t>(abort_peer(code));
+  if (record.status != Status::kMismatch) return;
+  const unsigned teller = code >> kToldByShift;
+  if (teller != kMaxRanks) {
+    const auto* line = reinterpret_cast<const AbortLine*>(ctx.window[ctx.rank] + WindowLayout::abort_offset(teller));
+    record.my_count = M::load_relaxed(&line->mine);
+    record.peer_count = M::load_relaxed(&line->theirs);
+    record.mine = M::load_relaxed(&line->my_call);
+    record.theirs = M::load_relaxed(&line->peer_call);
+  } else if (record.reporter == ctx.rank) {
+    const HeaderLine* line = header_line<M>(ctx, op, record.peer);
+    record.peer_count = (M::load_relaxed(&line->word[2]) & 0xffffffffu) | M::load_relaxed(&line->word[3]) << 32;
+    record.theirs = M::load_relaxed(&line->word[4]) & 0xffffffffu;
+  }
+}
+
+/// Polls `ready` a while. @return false when it is time to look around
+template <class M, class Ready>
+RINGBELL_TARGET RINGBELL_INLINE bool poll(Ready ready) {
+  RINGBELL_ROLLED
+  for (unsigned polls = 1; !ready(); ++polls) {
+    M::pause(polls);
+    if (polls % M::kSpinsPerCheck == 0) return false;
+  }
+  return true;
 }
 
 /// Polls `ready` until it is true. `vote` makes the lanes that poll together (they call this together, with equal poll
@@ -140,14 +167,20 @@ RINGBELL_HD constexpr Status look_status(std::uint64_t look) {
 template <class M, Group G, class Ready, class Vote>
 RINGBELL_TARGET RINGBELL_INLINE Status wait_until(const WorkerContext& ctx, G& g, const Awaited& awaited, Ready ready,
                                                   Vote vote) {
-  std::uint64_t look = 0;
-  for (unsigned polls = 1; !ready(); ++polls) {
-    if (polls % M::kSpinsPerCheck == 0) {
-      look = look_around<M>(ctx, g, awaited, look);
-      const Status status = look_status(look);
-      if (vote(status != Status::kOk)) return status != Status::kOk ? status : Status::kAborted;
+  std::uint64_t since_ns = 0;
+  bool told = false;
+  while (!poll<M>(ready)) {
+    const std::uint64_t now_ns = M::now_ns();
+    if (since_ns == 0) since_ns = now_ns;
+    const std::uint32_t code = look_around<M>(ctx, g, awaited.peer, now_ns - since_ns);
+    if (code != 0) {
+      record_failure<M>(ctx, g, awaited, since_ns, code);
+    } else if (!told && now_ns - since_ns >= kSlowWaitUs * 1000 &&
+               (g.lane() == 0 || awaited.what == WaitFor::kHeader)) {
+      publish_slow_wait<M>(ctx, g, awaited, since_ns);
+      told = true;
     }
-    M::pause(polls);
+    if (vote(code != 0)) return code != 0 ? abort_status(code) : Status::kAborted;
   }
   return Status::kOk;
 }
