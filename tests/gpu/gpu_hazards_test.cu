@@ -24,7 +24,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/ringbell.hpp"
-#include "tests/support/gpu_memory.hpp"
+#include "tests/gpu/gpu_memory.hpp"
 #include "tests/support/gpu_ranks.hpp"
 #include "tests/support/ranks.hpp"
 

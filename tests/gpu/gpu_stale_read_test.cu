@@ -16,8 +16,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/ringbell.hpp"
+#include "tests/gpu/gpu_memory.hpp"
 #include "tests/support/all_reduce_cases.hpp"
-#include "tests/support/gpu_memory.hpp"
 #include "tests/support/gpu_ranks.hpp"
 
 namespace ringbell::test {

@@ -3,8 +3,8 @@
 //
 // User buffers of GPU tests: 64 guard bytes on both sides, poison, any shift, as HostBuffer; a stream that waits for
 // nobody else's work; and main() of a GPU test. Host code over the CUDA runtime; kernels are the tests'.
-#ifndef RINGBELL_TESTS_SUPPORT_GPU_MEMORY_HPP_
-#define RINGBELL_TESTS_SUPPORT_GPU_MEMORY_HPP_
+#ifndef RINGBELL_TESTS_GPU_GPU_MEMORY_HPP_
+#define RINGBELL_TESTS_GPU_GPU_MEMORY_HPP_
 
 #include <cstddef>
 #include <cstdint>
@@ -181,4 +181,4 @@ inline int gpu_test_main(int argc, char** argv) {
 
 }  // namespace ringbell::test
 
-#endif  // RINGBELL_TESTS_SUPPORT_GPU_MEMORY_HPP_
+#endif  // RINGBELL_TESTS_GPU_GPU_MEMORY_HPP_
