@@ -9,17 +9,20 @@
 #include <thread>
 
 #include "device/group/group_cpu.hpp"
+#include "device/mem/fault_cpu.hpp"
 #include "device/mem/ops_cpu.hpp"
 #include "device/worker/loop.hpp"
 #include "host/error.hpp"
 #include "host/executor.hpp"
+#include "host/fault_spec.hpp"
 
 namespace ringbell::host {
 namespace {
 
 class CpuExecutor final : public Executor {
  public:
-  explicit CpuExecutor(const ExecutorConfig& config) : config_(config) {}
+  explicit CpuExecutor(const ExecutorConfig& config)
+      : config_(config), fault_(parse_fault(config.fault, config.rank)) {}
   ~CpuExecutor() override {
     {
       const std::lock_guard lock(mutex_);
@@ -45,9 +48,10 @@ class CpuExecutor final : public Executor {
   void open_peers(Segment& segment, std::byte** window) override {
     for (int rank = 0; rank < config_.world; ++rank) {
       if (segment.card(rank).device_kind != DeviceKind::kCpu) {
-        throw_error(Status::kInvalidArgument, "rank " + std::to_string(rank) + " runs on a GPU and rank " +
-                                                  std::to_string(config_.rank) + " on a CPU",
-                    "give all ranks the same device (RINGBELL_DEVICE)");
+        throw_error(
+            Status::kInvalidArgument,
+            "rank " + std::to_string(rank) + " runs on a GPU and rank " + std::to_string(config_.rank) + " on a CPU",
+            "give all ranks the same device (RINGBELL_DEVICE)");
       }
       window[rank] = segment.window(rank).data();
     }
@@ -58,7 +62,8 @@ class CpuExecutor final : public Executor {
     persistent_ = initial;
     context.control = reinterpret_cast<device::ControlBlock*>(control);
     context.queue = reinterpret_cast<device::CommandSlot*>(control + device::queue_offset());
-    context.completions = reinterpret_cast<device::Completion*>(control + device::completions_offset(context.queue_depth));
+    context.completions =
+        reinterpret_cast<device::Completion*>(control + device::completions_offset(context.queue_depth));
     context.persistent = &persistent_;
     context_ = context;
     thread_ = std::thread([this] { serve(); });
@@ -101,13 +106,19 @@ class CpuExecutor final : public Executor {
       wanted_ = 0;
       running_ = true;
       lock.unlock();
-      device::run_worker<device::CpuOps>(context_, group_, generation);
+      if (fault_.kind == device::FaultKind::kNone) {
+        device::run_worker<device::CpuOps>(context_, group_, generation);
+      } else {
+        device::CpuFaultHook::of_thread = &fault_;
+        device::run_worker<device::CpuFaultOps>(context_, group_, generation);
+      }
       lock.lock();
       running_ = false;
     }
   }
 
   const ExecutorConfig config_;
+  device::FaultPlan fault_;  // the worker thread's, once it runs
   device::WorkerContext context_{};
   device::Persistent persistent_{};
   device::CpuGroup group_;
