@@ -307,7 +307,8 @@ Status CallQueue::await_parked(host::Deadline deadline) noexcept {
 
 Status CallQueue::park(host::Deadline deadline) noexcept {
   const std::uint64_t before = submitted_.load(std::memory_order_acquire);
-  if (before != 0) {
+  // Kept away by a scope, the worker runs no call that could be waited for.
+  if (before != 0 && stays_.load(std::memory_order_relaxed) == 0) {
     const Status status = wait(Ticket{before - 1, Status::kOk}, deadline);
     if (status == Status::kAgain) return status;
     if (status != Status::kOk && status != Status::kStale) return status;

@@ -178,7 +178,7 @@ class RINGBELL_API Communicator {
   [[nodiscard]] Status hold() noexcept;
   [[nodiscard]] Status release() noexcept;
   /// Waits for the calls submitted so far, then makes the worker leave; returns when it has. The next call brings it
-  /// back. @param deadline_s as for wait
+  /// back. While a scope keeps the worker away, calls queued behind it are not waited for. @param deadline_s as for wait
   [[nodiscard]] Status park(double deadline_s = -1) noexcept;
   /// From here to unpark() the worker stays away; calls are queued and run then. Counted. See ParkedScope.
   [[nodiscard]] Status park_and_stay(double deadline_s = -1) noexcept;
