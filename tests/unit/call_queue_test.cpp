@@ -1,0 +1,301 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The host's half of the queue against a worker played by the test: who launches and when, what tickets answer, how
+// parks are counted, what a launch that fails does.
+#include "runtime/call_queue.hpp"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "device/mem/ops_cpu.hpp"
+
+namespace ringbell {
+namespace {
+
+using device::CpuOps;
+using device::Edge;
+using device::ParkReason;
+using device::Residency;
+
+class FakeExecutor final : public host::Executor {
+ public:
+  std::byte* create_window(host::Segment&) override { return nullptr; }
+  void open_peers(host::Segment&, std::byte**) override {}
+  bool ll128_link() const noexcept override { return true; }
+  void prepare(host::Segment&, device::WorkerContext&, const device::Persistent&) override {}
+  Status launch(std::uint64_t generation) noexcept override {
+    if (launch_status != Status::kOk) return launch_status;
+    launched.push_back(generation);
+    if (control != nullptr) {
+      CpuOps::store_release(&control->state.state,
+                            device::state_word(generation, Residency::kRunning, ParkReason::kNone), Edge::kState);
+    }
+    return Status::kOk;
+  }
+  Status health() noexcept override { return health_status; }
+  std::string error_text() const override { return "the fake refuses"; }
+  bool at_rest() noexcept override { return resting; }
+  Status check_range(const void*, std::uint64_t, host::PointerInfo*) noexcept override { return Status::kOk; }
+  void forget(const void*) noexcept override {}
+  void close_peers() noexcept override {}
+  void destroy_window(bool) noexcept override {}
+
+  device::ControlBlock* control = nullptr;
+  std::vector<std::uint64_t> launched;
+  Status launch_status = Status::kOk;
+  std::atomic<Status> health_status{Status::kOk};
+  std::atomic<bool> resting{true};
+};
+
+class CallQueueTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kDepth = 4;
+  CallQueueTest() { executor_.control = &control_; }
+
+  Status submit(Ticket* ticket, Protocol protocol = Protocol::kLL) {
+    device::Command command{};
+    command.kind = device::CommandKind::kNop;
+    command.protocol = protocol;
+    return queue_.submit({&command, 1}, ticket);
+  }
+  Ticket submitted() {
+    Ticket ticket;
+    EXPECT_EQ(submit(&ticket), Status::kOk);
+    return ticket;
+  }
+  void complete(std::uint64_t seq, Status status = Status::kOk, std::uint64_t bytes = 0) {
+    device::Completion& line = completions_[seq % kDepth];
+    CpuOps::store_relaxed(&line.info, bytes);
+    CpuOps::store_release(&line.word, device::completion_word(seq, status), Edge::kCompletion);
+  }
+  void state(std::uint64_t generation, Residency residency, ParkReason reason = ParkReason::kNone) {
+    CpuOps::store_release(&control_.state.state, device::state_word(generation, residency, reason), Edge::kState);
+  }
+  void record(Status status, std::uint64_t seq) {
+    control_.failure.status = status;
+    control_.failure.seq = seq;
+    control_.failure.peer = 3;
+    control_.failure.valid = seq + 1;
+  }
+
+  device::ControlBlock control_{};
+  device::CommandSlot slots_[kDepth]{};
+  device::Completion completions_[kDepth]{};
+  FakeExecutor executor_;
+  CallQueue queue_{executor_, &control_, slots_, completions_, CallQueueLimits{kDepth, 16, 5'000'000, 0}};
+};
+
+TEST_F(CallQueueTest, TheFirstSubmitLaunchesAndNoOtherWhileTheWorkerRuns) {
+  for (int i = 0; i < 4; ++i) (void)submitted();
+  EXPECT_EQ(executor_.launched, std::vector<std::uint64_t>{1});
+  EXPECT_EQ(queue_.stats().launches, 1u);
+}
+
+TEST_F(CallQueueTest, CommandsStandInTheirSlotsWithTheirFlags) {
+  for (std::uint64_t seq = 0; seq < 12; ++seq) {
+    const Ticket ticket = submitted();
+    EXPECT_EQ(ticket.seq, seq);
+    for (const device::Quad& quad : slots_[seq % kDepth].quad)
+      EXPECT_TRUE(device::command_quad_ready(quad, device::command_flag(seq)));
+    complete(seq);
+    EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kOk);
+  }
+}
+
+TEST_F(CallQueueTest, IsFullAtItsDepthAndHasRoomAgainAsSoonAsTheOldestCompletes) {
+  for (int i = 0; i < 4; ++i) (void)submitted();
+  Ticket ticket;
+  EXPECT_EQ(submit(&ticket), Status::kAgain);
+  complete(0);
+  EXPECT_EQ(submit(&ticket), Status::kOk);
+  EXPECT_EQ(ticket.seq, 4u);
+  EXPECT_EQ(submit(&ticket), Status::kAgain);
+  std::vector<device::Command> two(2);
+  Ticket tickets[2];
+  complete(1);
+  EXPECT_EQ(queue_.submit(two, tickets), Status::kAgain) << "all or none";
+  complete(2);
+  EXPECT_EQ(queue_.submit(two, tickets), Status::kOk);
+  EXPECT_EQ(tickets[1].seq, 6u);
+}
+
+TEST_F(CallQueueTest, AParkedWorkerIsBroughtBackBySubmitByWaitAndByTheServiceThread) {
+  Ticket ticket = submitted();
+  complete(0);
+  state(1, Residency::kParked, ParkReason::kIdle);
+  ticket = submitted();
+  EXPECT_EQ(executor_.launched.back(), 2u);
+  state(2, Residency::kParked, ParkReason::kLease);  // between two operations, the command still there
+  EXPECT_EQ(queue_.test(ticket), Status::kPending);
+  EXPECT_EQ(executor_.launched.back(), 3u);
+  state(3, Residency::kParked, ParkReason::kLease);
+  EXPECT_TRUE(queue_.keep_going());
+  EXPECT_EQ(executor_.launched.back(), 4u);
+  complete(1);
+  state(4, Residency::kParked, ParkReason::kIdle);
+  EXPECT_FALSE(queue_.keep_going()) << "nothing is outstanding";
+  EXPECT_EQ(executor_.launched.back(), 4u);
+  const Stats stats = queue_.stats();
+  EXPECT_EQ(stats.launches, 4u);
+  EXPECT_EQ(stats.parks.idle, 2u);
+  EXPECT_EQ(stats.parks.lease, 2u);
+}
+
+TEST_F(CallQueueTest, AParkIsCountedOnceHoweverOftenItIsSeen) {
+  (void)submitted();
+  complete(0);
+  state(1, Residency::kParked, ParkReason::kBurstEnd);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(queue_.stats().parks.burst_end, 1u);
+  (void)submitted();
+  EXPECT_EQ(queue_.stats().parks.burst_end, 1u);
+}
+
+TEST_F(CallQueueTest, ParkingIsReadAgainUntilItResolves) {
+  (void)submitted();
+  state(1, Residency::kParking, ParkReason::kIdle);
+  std::thread worker([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    state(1, Residency::kParked, ParkReason::kIdle);
+  });
+  (void)submitted();
+  EXPECT_EQ(executor_.launched.back(), 2u);
+  worker.join();
+  state(2, Residency::kParking, ParkReason::kIdle);
+  std::thread other([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    state(2, Residency::kRunning);
+  });
+  (void)submitted();
+  EXPECT_EQ(executor_.launched.back(), 2u) << "it came back by itself";
+  other.join();
+}
+
+TEST_F(CallQueueTest, ALaunchThatFailsIsToldByTheCallAndInTheExecutorsWords) {
+  executor_.launch_status = Status::kSystem;
+  Ticket ticket;
+  EXPECT_EQ(submit(&ticket), Status::kOk);
+  EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kSystem);
+  EXPECT_EQ(queue_.broken_text(), "the fake refuses");
+  EXPECT_EQ(submit(&ticket), Status::kSystem) << "broken";
+  EXPECT_EQ(queue_.stats().launches, 0u);
+}
+
+TEST_F(CallQueueTest, AFailedCallBreaksTheQueueWithTheWorkersRecord) {
+  const Ticket first = submitted();
+  const Ticket second = submitted();
+  const Ticket third = submitted();
+  complete(0);
+  record(Status::kTimeout, 1);
+  complete(1, Status::kTimeout);
+  state(1, Residency::kBroken);
+  EXPECT_EQ(queue_.wait(third, host::Deadline::never()), Status::kTimeout) << "never started: what broke the queue";
+  EXPECT_NE(queue_.broken_text().find("rank 3"), std::string::npos) << queue_.broken_text();
+  EXPECT_EQ(queue_.wait(first, host::Deadline::never()), Status::kOk);
+  EXPECT_EQ(queue_.wait(second, host::Deadline::never()), Status::kTimeout);
+  Ticket later;
+  EXPECT_EQ(submit(&later), Status::kTimeout);
+  EXPECT_EQ(queue_.hold(), Status::kTimeout);
+  EXPECT_FALSE(queue_.keep_going());
+}
+
+TEST_F(CallQueueTest, AnAbortedCallIsNotGivenBackBeforeTheWorkerHasLetGoOfItsBuffers) {
+  const Ticket ticket = submitted();
+  queue_.abort(device::abort_code(Status::kPeerLost, 0, 2), "rank 2 is gone");
+  EXPECT_EQ(CpuOps::load_relaxed(&control_.control.abort_code), device::abort_code(Status::kPeerLost, 0, 2));
+  EXPECT_EQ(queue_.test(ticket), Status::kPending);
+  EXPECT_EQ(queue_.wait(ticket, host::Deadline::after_ns(1'000'000)), Status::kAgain);
+  complete(0, Status::kPeerLost);
+  state(1, Residency::kBroken);
+  EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kPeerLost);
+  EXPECT_EQ(queue_.broken_text(), "rank 2 is gone");
+}
+
+TEST_F(CallQueueTest, ADeviceThatFailsAfterAnAbortEndsTheWait) {
+  const Ticket ticket = submitted();
+  queue_.abort(device::abort_code(Status::kAborted, 0, 0), "rank 0 aborted");
+  EXPECT_EQ(queue_.test(ticket), Status::kPending);
+  executor_.health_status.store(Status::kSystem);
+  EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kSystem);
+}
+
+TEST_F(CallQueueTest, AWorkerThatIsLaunchedAndDoesNotComeIsAnErrorOfTheCall) {
+  executor_.control = nullptr;  // the launch succeeds, the worker finds no room
+  const Ticket ticket = submitted();
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  (void)queue_.keep_going();
+  EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kTimeout);
+  EXPECT_NE(queue_.broken_text().find("does not run"), std::string::npos) << queue_.broken_text();
+  EXPECT_NE(CpuOps::load_relaxed(&control_.control.abort_code), 0u)
+      << "should it come later it must not touch the buffers";
+}
+
+TEST_F(CallQueueTest, AnAbortWakesAParkedWorkerSoThatItTellsThePeers) {
+  (void)submitted();
+  complete(0);
+  state(1, Residency::kParked, ParkReason::kIdle);
+  queue_.abort(device::abort_code(Status::kAborted, 0, 0), "rank 0 aborted");
+  EXPECT_EQ(executor_.launched.back(), 2u);
+}
+
+TEST_F(CallQueueTest, AnAbortedCallIsGivenBackAtOnceWhileTheWorkerIsAway) {
+  EXPECT_EQ(queue_.park_and_stay(host::Deadline::after_seconds(1)), Status::kOk);
+  const Ticket ticket = submitted();
+  EXPECT_EQ(queue_.test(ticket), Status::kPending);
+  queue_.abort(device::abort_code(Status::kAborted, 0, 0), "rank 0 aborted");
+  EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kAborted);
+  EXPECT_TRUE(executor_.launched.empty());
+  queue_.unpark();
+  EXPECT_EQ(executor_.launched, std::vector<std::uint64_t>{1}) << "the peers must be told";
+}
+
+TEST_F(CallQueueTest, RequestsStandInTheControlLineWhileTheyHold) {
+  const auto request = [this] { return CpuOps::load_relaxed(&control_.control.request); };
+  EXPECT_EQ(queue_.release(), Status::kInvalidArgument);
+  EXPECT_EQ(queue_.hold(), Status::kOk);
+  EXPECT_EQ(queue_.hold(), Status::kOk);
+  EXPECT_EQ(request(), device::kRequestHold);
+  EXPECT_EQ(queue_.release(), Status::kOk);
+  EXPECT_EQ(request(), device::kRequestHold);
+  EXPECT_EQ(queue_.release(), Status::kOk);
+  EXPECT_EQ(request(), 0u);
+  EXPECT_EQ(queue_.park_and_stay(host::Deadline::after_seconds(1)), Status::kOk) << "generation 0 is parked";
+  EXPECT_EQ(request(), device::kRequestPark);
+  (void)submitted();
+  EXPECT_TRUE(executor_.launched.empty()) << "launched inside the scope";
+  queue_.unpark();
+  EXPECT_EQ(request(), 0u);
+  EXPECT_EQ(executor_.launched, std::vector<std::uint64_t>{1}) << "the queued call runs now";
+  queue_.unpark();  // one too many is harmless
+  EXPECT_FALSE(queue_.stop(host::Deadline::after_ns(2'000'000))) << "it still runs";
+  EXPECT_EQ(request(), device::kRequestExit);
+  complete(0);
+  state(1, Residency::kParked, ParkReason::kExit);
+  EXPECT_TRUE(queue_.stop(host::Deadline::after_seconds(1)));
+}
+
+TEST_F(CallQueueTest, ParkIsDoneOnlyWhenTheWorkersCodeIsAtRest) {
+  (void)submitted();
+  complete(0);
+  executor_.resting = false;
+  state(1, Residency::kParked, ParkReason::kRequest);
+  EXPECT_EQ(queue_.park(host::Deadline::after_ns(2'000'000)), Status::kAgain);
+  executor_.resting = true;
+  EXPECT_EQ(queue_.park(host::Deadline::after_seconds(1)), Status::kOk);
+  EXPECT_EQ(queue_.stats().parks.request, 1u);
+}
+
+TEST_F(CallQueueTest, BytesAreCountedByTheProtocolOfTheCall) {
+  Ticket ticket;
+  for (std::uint64_t seq = 0; seq < 3; ++seq) {
+    EXPECT_EQ(submit(&ticket, static_cast<Protocol>(1 + seq)), Status::kOk);
+    complete(seq, Status::kOk, 100 * (seq + 1));
+  }
+  const Stats stats = queue_.stats();
+  EXPECT_EQ(stats.calls, 3u);
+  EXPECT_EQ(stats.sent_bytes, (std::array<std::uint64_t, kProtocolCount>{0, 100, 200, 300}));
+}
+
+}  // namespace
+}  // namespace ringbell

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Failure records in words: rank, call, step, what was awaited, what was seen, what to ask.
+#include "runtime/failure_text.hpp"
+
+#include <gtest/gtest.h>
+
+#include "runtime/ringbell.hpp"
+
+namespace ringbell {
+namespace {
+
+device::WaitRecord record(Status status) {
+  device::WaitRecord r{};
+  r.status = status;
+  r.seq = 41;
+  r.step = 3;
+  r.reporter = 1;
+  r.peer = 2;
+  r.what = device::WaitFor::kLine;
+  r.expected = 77;
+  r.seen = 76;
+  return r;
+}
+std::uint64_t packed(DType dtype, ReduceOp op, Protocol protocol) {
+  return static_cast<std::uint64_t>(dtype) | static_cast<std::uint64_t>(op) << 8 |
+         static_cast<std::uint64_t>(Algorithm::kRing) << 16 | static_cast<std::uint64_t>(protocol) << 24;
+}
+void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in: " << text;
+}
+
+TEST(FailureText, OfATimeOutSaysWhoWaitedForWhatOfWhom) {
+  device::WaitRecord r = record(Status::kTimeout);
+  expect_parts(failure_text(r), {"call 41", "step 3", "rank 1 waited in vain for the data line of rank 2",
+                                 "expected 77", "last seen 76", "is rank 2 making the same calls?"});
+  r.what = device::WaitFor::kTail;
+  expect_parts(failure_text(r), {"tail of rank 2"});
+  r.what = device::WaitFor::kCredit;
+  expect_parts(failure_text(r), {"credit of rank 2"});
+  r.what = device::WaitFor::kHeader;
+  expect_parts(failure_text(r), {"header of rank 2"});
+  r.what = static_cast<device::WaitFor>(99);
+  expect_parts(failure_text(r), {"unknown"});
+}
+
+TEST(FailureText, OfAMismatchNamesBothRanksAndWhatEachHad) {
+  device::WaitRecord r = record(Status::kMismatch);
+  r.my_count = 100;
+  r.peer_count = 200;
+  r.mine = r.theirs = packed(DType::kFloat32, ReduceOp::kSum, Protocol::kLL);
+  expect_parts(failure_text(r),
+               {"rank 1 has count 100", "rank 2 has count 200", "call 41", "all ranks must make the same call"});
+  r.peer_count = 100;
+  r.theirs = packed(DType::kInt64, ReduceOp::kMax, Protocol::kSimple);
+  expect_parts(failure_text(r),
+               {"rank 1 has count 100 (float32 sum", "LL)", "rank 2 has count 100 (int64 max", "Simple)"});
+  r.theirs = r.mine;
+  expect_parts(failure_text(r), {"rank 1 and rank 2 disagree on call 41", "tag"});
+}
+
+TEST(FailureText, OfALossAndAnAbortNameTheRank) {
+  expect_parts(failure_text(record(Status::kPeerLost)), {"rank 2 is gone", "rank 1"});
+  expect_parts(failure_text(record(Status::kAborted)), {"rank 1 aborted", "call 41"});
+}
+
+TEST(FailureText, SurvivesGarbage) {
+  device::WaitRecord r{};
+  auto* bytes = reinterpret_cast<unsigned char*>(&r);
+  for (int value = 0; value < 256; ++value) {
+    for (std::size_t i = 0; i < sizeof r; ++i) bytes[i] = static_cast<unsigned char>(value + static_cast<int>(i));
+    EXPECT_FALSE(failure_text(r).empty());
+  }
+}
+
+}  // namespace
+}  // namespace ringbell
