@@ -1,25 +1,28 @@
 // SPDX-FileCopyrightText: The ringbell authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CUDA executor: window in device memory, peers' windows by CUDA IPC or peer access, the worker a cooperative kernel
-// of one CTA on a stream of its own. Nothing is ever enqueued behind that kernel. Everything a launch needs is made and
-// loaded in prepare(); launch() is the only driver call while the communicator runs, beside queries.
-#include <fmt/format.h>
-
+// The CUDA executor: window in device memory, peers' windows by CUDA IPC or peer access, the worker a cooperative
+// kernel of one CTA on a stream of its own. Nothing is ever enqueued behind that kernel. Everything a launch needs is
+// made and loaded in prepare(); launch() is the only driver call while the communicator runs, beside queries.
 #include <atomic>
 #include <cstring>
 #include <mutex>
 
+#include <fmt/format.h>
+
 #include "device/cuda/launch.hpp"
+#include "device/cuda/torn_line.hpp"
 #include "host/cuda_call.hpp"
 #include "host/cuda_device.hpp"
+#include "host/cuda_torn_line.hpp"
 #include "host/executor.hpp"
 #include "host/log.hpp"
 
 namespace ringbell::host {
 namespace {
 
-constexpr std::size_t kWindowGranuleBytes = 2u << 20;  // CUDA IPC shares whole 2 MiB blocks: nothing else may lie in one
+// CUDA IPC shares whole blocks of 2 MiB: nothing else may lie in one.
+constexpr std::size_t kWindowGranuleBytes = 2u << 20;
 constexpr unsigned kThreads = device::kResidentThreads;
 
 std::atomic<std::uint64_t> kept_windows{0};
@@ -33,7 +36,8 @@ std::string rank_and_gpu(const RankCard& card) { return fmt::format("rank {} (GP
 class CudaExecutor final : public Executor {
  public:
   explicit CudaExecutor(const ExecutorConfig& config) : config_(config), device_(config.device_ordinal) {
-    std::string refusal = config.resident ? residency_refusal(device_) : "RINGBELL_RESIDENT=0 forbids a resident worker; unset it";
+    std::string refusal =
+        config.resident ? residency_refusal(device_) : "RINGBELL_RESIDENT=0 forbids a resident worker; unset it";
     if (refusal.empty() && !config.fault.empty()) {
       refusal = "RINGBELL_FAULT is for the CPU executor; unset it or use RINGBELL_DEVICE=cpu";
     }
@@ -41,18 +45,22 @@ class CudaExecutor final : public Executor {
 
     const CudaScope scope(device_);
     device::KernelFigures figures;
-    cuda_check(static_cast<cudaError_t>(device::load_resident_kernel(kThreads, &figures)), "loading the resident kernel",
+    cuda_check(static_cast<cudaError_t>(device::load_resident_kernel(kThreads, &figures)),
+               "loading the resident kernel",
                "this build has no code for the GPU's architecture, or the driver is too old");
+    cuda_check(static_cast<cudaError_t>(device::load_torn_line_kernel()), "loading the torn-line test");
     int processors = 0;
     cuda_check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device_), "cudaDeviceGetAttribute");
     budget_ = processors * figures.ctas_per_sm;
     if (resident_ctas(device_, 1) > budget_) {
       resident_ctas(device_, -1);
-      throw_error(Status::kUnsupported,
-                  fmt::format("device {} has room for {} resident CTAs and this process uses them all", device_, budget_),
-                  "destroy communicators that are not needed");
+      throw_error(
+          Status::kUnsupported,
+          fmt::format("device {} has room for {} resident CTAs and this process uses them all", device_, budget_),
+          "destroy communicators that are not needed");
     }
-    // The greatest priority, so that a relaunch gets its SM first; non-blocking, so that the legacy stream does not wait.
+    // The greatest priority, so that a relaunch gets its SM first; non-blocking, so that the legacy stream does not
+    // wait.
     int least = 0;
     int greatest = 0;
     cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
@@ -76,13 +84,14 @@ class CudaExecutor final : public Executor {
     const CudaScope scope(device_);
     RankCard& card = segment.card(config_.rank);
     describe_device(device_, card);
-    window_bytes_ = window_allocation_bytes(config_.window_bytes);
+    window_bytes_ = window_allocation_bytes(config_.window_bytes + torn_line_bytes(config_.window_bytes));
     cuda_check(cudaMalloc(reinterpret_cast<void**>(&window_), window_bytes_), "cudaMalloc of the window",
                "free device memory or lower RINGBELL_SLOT_BYTES");
     cuda_check(cudaMemsetAsync(window_, 0, window_bytes_, stream_), "cudaMemsetAsync");
     for (const InitialWord& word : config_.initial_words) {
-      cuda_check(cudaMemcpyAsync(window_ + word.offset, &word.value, sizeof word.value, cudaMemcpyHostToDevice, stream_),
-                 "cudaMemcpyAsync");
+      cuda_check(
+          cudaMemcpyAsync(window_ + word.offset, &word.value, sizeof word.value, cudaMemcpyHostToDevice, stream_),
+          "cudaMemcpyAsync");
     }
     cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
     if (config_.world > 1) {
@@ -106,16 +115,23 @@ class CudaExecutor final : public Executor {
       if (std::memcmp(own.gpu_uuid, peer.gpu_uuid, sizeof own.gpu_uuid) == 0) ++sharing;
       check_peer(segment, own, peer);
       window[rank] = segment.same_process(rank) ? open_same_process(own, peer) : open_other_process(own, peer);
-      lines_stay_whole_ = lines_stay_whole_ && keeps_lines_whole(device_, own, peer);
+      if (!keeps_lines_whole(device_, own, peer)) {
+        no_ll128(fmt::format("{} and {} are not joined by NVLink", rank_and_gpu(own), rank_and_gpu(peer)));
+      }
     }
     if (sharing > budget_) {
-      throw_error(Status::kUnsupported, fmt::format("{} ranks share GPU {}, which has room for {}", sharing, own.pci_id, budget_));
+      throw_error(Status::kUnsupported,
+                  fmt::format("{} ranks share GPU {}, which has room for {}", sharing, own.pci_id, budget_));
     }
     if (sharing > 1 && !under_mps(device_)) {
       log_once("no-mps", LogLevel::kWarn,
                fmt::format("{} ranks share GPU {} without MPS: the driver time-slices them, milliseconds a call; start "
                            "nvidia-cuda-mps-control -d",
                            sharing, own.pci_id));
+    }
+    if (config_.world > 1) {
+      const LinkVerdict verdict = test_links(segment, stream_, window, config_.window_bytes);
+      if (!verdict.lines_whole) no_ll128(verdict.reason);
     }
   }
 
@@ -128,20 +144,24 @@ class CudaExecutor final : public Executor {
                "cudaHostRegister of the control pages", "raise the memlock limit (ulimit -l)");
     registered_ = control.data();
     std::byte* mapped = nullptr;
-    cuda_check(cudaHostGetDevicePointer(reinterpret_cast<void**>(&mapped), control.data(), 0), "cudaHostGetDevicePointer");
+    cuda_check(cudaHostGetDevicePointer(reinterpret_cast<void**>(&mapped), control.data(), 0),
+               "cudaHostGetDevicePointer");
     cuda_check(cudaMalloc(reinterpret_cast<void**>(&persistent_), sizeof initial), "cudaMalloc");
-    cuda_check(cudaMemcpyAsync(persistent_, &initial, sizeof initial, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+    cuda_check(cudaMemcpyAsync(persistent_, &initial, sizeof initial, cudaMemcpyHostToDevice, stream_),
+               "cudaMemcpyAsync");
     cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
     context.control = reinterpret_cast<device::ControlBlock*>(mapped);
     context.queue = reinterpret_cast<device::CommandSlot*>(mapped + device::queue_offset());
-    context.completions = reinterpret_cast<device::Completion*>(mapped + device::completions_offset(context.queue_depth));
+    context.completions =
+        reinterpret_cast<device::Completion*>(mapped + device::completions_offset(context.queue_depth));
     context.persistent = persistent_;
     context_ = context;
   }
 
   Status launch(std::uint64_t generation) noexcept override {
     const CudaScope scope(device_);
-    const auto error = static_cast<cudaError_t>(device::launch_resident_kernel(context_, generation, kThreads, stream_));
+    const auto error =
+        static_cast<cudaError_t>(device::launch_resident_kernel(context_, generation, kThreads, stream_));
     return error == cudaSuccess ? Status::kOk : failed("launching the resident kernel", error);
   }
 
@@ -208,8 +228,10 @@ class CudaExecutor final : public Executor {
       // A peer may still store into it: never freed, never reused.
       const std::uint64_t kept = kept_windows.fetch_add(1) + 1;
       try {
-        log_message(LogLevel::kInfo, fmt::format("a window of {} is kept until process exit, a peer did not confirm that it "
-                                                 "let go of it ({} kept)", bytes_text(window_bytes_), kept));
+        log_message(LogLevel::kInfo,
+                    fmt::format("a window of {} is kept until process exit, a peer did not confirm that it "
+                                "let go of it ({} kept)",
+                                bytes_text(window_bytes_), kept));
       } catch (...) {
       }
     }
@@ -219,13 +241,15 @@ class CudaExecutor final : public Executor {
  private:
   void check_peer(const Segment& segment, const RankCard& own, const RankCard& peer) const {
     if (peer.device_kind != DeviceKind::kCuda) {
-      throw_error(Status::kInvalidArgument, fmt::format("rank {} runs on a CPU and rank {} on a GPU", peer.rank, own.rank),
+      throw_error(Status::kInvalidArgument,
+                  fmt::format("rank {} runs on a CPU and rank {} on a GPU", peer.rank, own.rank),
                   "give all ranks the same device (RINGBELL_DEVICE)");
     }
     const bool same_gpu = std::memcmp(own.gpu_uuid, peer.gpu_uuid, sizeof own.gpu_uuid) == 0;
     const bool same_process = segment.same_process(static_cast<int>(peer.rank));
     if (same_gpu && !config_.allow_shared_device) {
-      throw_error(Status::kUnsupported, fmt::format("ranks {} and {} are both on GPU {}", own.rank, peer.rank, own.pci_id),
+      throw_error(Status::kUnsupported,
+                  fmt::format("ranks {} and {} are both on GPU {}", own.rank, peer.rank, own.pci_id),
                   "give each rank its own GPU, or allow it with RINGBELL_ALLOW_SHARED_DEVICE=1 (slow without MPS)");
     }
     if (same_gpu && same_process) {
@@ -235,8 +259,8 @@ class CudaExecutor final : public Executor {
     }
     if (!same_process && own.pid_namespace != peer.pid_namespace) {
       throw_error(Status::kUnsupported,
-                  fmt::format("{} and {} are in different PID namespaces, where CUDA IPC does not work", rank_and_gpu(own),
-                              rank_and_gpu(peer)),
+                  fmt::format("{} and {} are in different PID namespaces, where CUDA IPC does not work",
+                              rank_and_gpu(own), rank_and_gpu(peer)),
                   "share the PID namespace (docker run --pid=container:NAME, Kubernetes shareProcessNamespace)");
     }
   }
@@ -244,7 +268,8 @@ class CudaExecutor final : public Executor {
   std::byte* open_same_process(const RankCard& own, const RankCard& peer) const {
     const cudaError_t error = cudaDeviceEnablePeerAccess(static_cast<int>(peer.device_ordinal), 0);
     if (error == cudaErrorPeerAccessAlreadyEnabled) (void)cudaGetLastError();
-    if (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled) no_access(own, peer, cuda_text("cudaDeviceEnablePeerAccess", error));
+    if (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled)
+      no_access(own, peer, cuda_text("cudaDeviceEnablePeerAccess", error));
     return reinterpret_cast<std::byte*>(peer.window_pointer);
   }
 
@@ -258,8 +283,14 @@ class CudaExecutor final : public Executor {
     return static_cast<std::byte*>(base) + peer.window_offset;
   }
 
+  void no_ll128(const std::string& why) {
+    lines_stay_whole_ = false;
+    log_message(LogLevel::kInfo, "LL128 is not permitted: " + why);
+  }
+
   [[noreturn]] static void no_access(const RankCard& own, const RankCard& peer, const std::string& why) {
-    throw_error(Status::kUnsupported, fmt::format("{} cannot reach the memory of {}: {}", rank_and_gpu(own), rank_and_gpu(peer), why),
+    throw_error(Status::kUnsupported,
+                fmt::format("{} cannot reach the memory of {}: {}", rank_and_gpu(own), rank_and_gpu(peer), why),
                 "look at nvidia-smi topo -p2p r; GPUs without peer access need host staging, which is not there yet");
   }
 
@@ -291,6 +322,8 @@ class CudaExecutor final : public Executor {
 
 }  // namespace
 
-std::unique_ptr<Executor> make_cuda_executor(const ExecutorConfig& config) { return std::make_unique<CudaExecutor>(config); }
+std::unique_ptr<Executor> make_cuda_executor(const ExecutorConfig& config) {
+  return std::make_unique<CudaExecutor>(config);
+}
 
 }  // namespace ringbell::host

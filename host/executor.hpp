@@ -57,7 +57,7 @@ class Executor {
   /// After all ranks are kWritten: checks the cards together (same kind, shared GPU) and maps every peer's window.
   /// @param window [world] entries are set, own one included
   virtual void open_peers(Segment& segment, std::byte** window) = 0;
-  /// After open_peers: may LL128 lines cross between this rank and every peer? (link kind; the torn-line test)
+  /// After open_peers: do LL128 lines come whole to this rank from every peer? (link kind; the torn-line test)
   virtual bool ll128_link() const noexcept = 0;
   /// Before any launch: everything that a launch needs exists afterwards (streams, loaded kernels, registered control
   /// bytes). Fills in the context's pointers as the worker sees them: control, queue, completions, persistent.

@@ -94,6 +94,9 @@ static_assert(offsetof(SegmentHeader, heartbeat) == 3072);
 static_assert(sizeof(SegmentHeader) == kPageBytes);
 static_assert(std::is_standard_layout_v<SegmentHeader> && std::is_trivially_copyable_v<SegmentHeader>);
 
+/// RankCard::capabilities: lines of 128 bytes come whole to this rank from every peer.
+inline constexpr std::uint64_t kCapabilityLl128 = 1;
+
 enum class DeviceKind : std::uint32_t { kNone = 0, kCpu = 1, kCuda = 2 };
 
 /// What a rank tells the others at set-up. Writer: that rank, before it publishes the phase that makes a part valid;
@@ -116,7 +119,7 @@ struct alignas(kPageBytes) RankCard {
   std::uint32_t device_ordinal;  ///< in the rank's own numbering; messages only
   std::uint8_t gpu_uuid[16];     ///< zero on the CPU executor
   char pci_id[32];               ///< "0000:1b:00.0", ends with 0
-  std::uint64_t capabilities;    ///< bits, meaning defined by the communicator
+  std::uint64_t capabilities;    ///< bits below; valid from kOpened, when the links have been tried
   std::uint64_t config_hash;
   char library_version[64];        ///< ends with 0
   std::uint8_t window_handle[64];  ///< cudaIpcMemHandle_t; zero on the CPU executor

@@ -128,8 +128,12 @@ void Rank::set_up(host::Deadline deadline) {
   context_.lease_ns = settings_.lease_ns;
   context_.timeout_ns = settings_.timeout_ns;
   executor_->prepare(*segment_, context_, initial_state(settings_.first_epoch));
+  segment_->card(rank_).capabilities = executor_->ll128_link() ? host::kCapabilityLl128 : 0;
   fence_->publish(host::Phase::kOpened);
   fence_->wait_all(host::Phase::kOpened, deadline);
+  for (int peer = 0; peer < world_; ++peer) {
+    if ((segment_->card(peer).capabilities & host::kCapabilityLl128) == 0) basis_.ll128_permitted = false;
+  }
 
   std::byte* control = segment_->control(rank_).data();
   queue_ = std::make_unique<CallQueue>(

@@ -28,13 +28,13 @@ int load_kernel(void (*kernel)(Arguments...), unsigned threads, KernelFigures* f
 
 /// Cooperative: the launch is refused, and not half started, where the CTAs cannot all be resident.
 template <class... Arguments>
-int launch_cooperative(void (*kernel)(Arguments...), unsigned threads, cudaStream_t stream,
+int launch_cooperative(void (*kernel)(Arguments...), unsigned ctas, unsigned threads, cudaStream_t stream,
                        Arguments... arguments) noexcept {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeCooperative;
   attribute.val.cooperative = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(1);
+  config.gridDim = dim3(ctas);
   config.blockDim = dim3(threads);
   config.stream = stream;
   config.attrs = &attribute;

@@ -29,7 +29,7 @@ int load_resident_kernel(unsigned threads, KernelFigures* figures) noexcept {
 
 int launch_resident_kernel(const WorkerContext& context, std::uint64_t generation, unsigned threads,
                            CUstream_st* stream) noexcept {
-  return launch_cooperative(ringbell_resident, threads, stream, context, generation);
+  return launch_cooperative(ringbell_resident, 1, threads, stream, context, generation);
 }
 
 }  // namespace ringbell::device
