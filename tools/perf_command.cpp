@@ -13,6 +13,7 @@
 #include "tools/meeting.hpp"
 #include "tools/output.hpp"
 #include "tools/process_group.hpp"
+#include "tools/visible_devices.hpp"
 
 namespace ringbell::tools {
 namespace {
@@ -22,7 +23,7 @@ constexpr int kCpuRanks = 2;
 
 int default_ranks(const PerfOptions& options, DeviceKind device) {
   if (device == DeviceKind::kCpu) return kCpuRanks;
-  const int gpus = options.gpus.empty() ? session::cuda_device_count() : static_cast<int>(options.gpus.size());
+  const int gpus = options.gpus.empty() ? visible_devices() : static_cast<int>(options.gpus.size());
   return gpus < kMostRanks ? gpus : kMostRanks;
 }
 
@@ -73,7 +74,7 @@ DeviceKind perf_device(const PerfOptions& options) {
   }
   if (device == DeviceKind::kCpu) return device;
   std::string why;
-  if (session::cuda_device_count(&why) > 0) return DeviceKind::kCuda;
+  if (visible_devices(&why) > 0) return DeviceKind::kCuda;
   if (device == DeviceKind::kAuto && options.gpus.empty()) return DeviceKind::kCpu;
   throw ExitError(kExitEnvironment, "--device cuda: " + why + "; use --device cpu");
 }
