@@ -16,6 +16,7 @@
 #include "host/cuda_device.hpp"
 #include "host/cuda_torn_line.hpp"
 #include "host/executor.hpp"
+#include "host/fault_spec.hpp"
 #include "host/log.hpp"
 
 namespace ringbell::host {
@@ -35,17 +36,16 @@ std::string rank_and_gpu(const RankCard& card) { return fmt::format("rank {} (GP
 
 class CudaExecutor final : public Executor {
  public:
-  explicit CudaExecutor(const ExecutorConfig& config) : config_(config), device_(config.device_ordinal) {
+  explicit CudaExecutor(const ExecutorConfig& config)
+      : config_(config), device_(config.device_ordinal), fault_(parse_fault(config.fault, config.rank)) {
     std::string refusal =
         config.resident ? residency_refusal(device_) : "RINGBELL_RESIDENT=0 forbids a resident worker; unset it";
-    if (refusal.empty() && !config.fault.empty()) {
-      refusal = "RINGBELL_FAULT is for the CPU executor; unset it or use RINGBELL_DEVICE=cpu";
-    }
     if (!refusal.empty()) throw_error(Status::kUnsupported, refusal);
 
     const CudaScope scope(device_);
     device::KernelFigures figures;
-    cuda_check(static_cast<cudaError_t>(device::load_resident_kernel(kThreads, &figures)),
+    cuda_check(static_cast<cudaError_t>(is_faulty() ? device::load_fault_kernel(kThreads, &figures)
+                                                    : device::load_resident_kernel(kThreads, &figures)),
                "loading the resident kernel",
                "this build has no code for the GPU's architecture, or the driver is too old");
     cuda_check(static_cast<cudaError_t>(device::load_torn_line_kernel()), "loading the torn-line test");
@@ -75,7 +75,7 @@ class CudaExecutor final : public Executor {
   ~CudaExecutor() override {
     const CudaScope scope(device_);
     if (registered_ != nullptr) cudaHostUnregister(registered_);
-    if (persistent_ != nullptr) cudaFree(persistent_);
+    if (own_ != nullptr) cudaFree(own_);
     cudaStreamDestroy(stream_);
     resident_ctas(device_, -1);
   }
@@ -146,22 +146,23 @@ class CudaExecutor final : public Executor {
     std::byte* mapped = nullptr;
     cuda_check(cudaHostGetDevicePointer(reinterpret_cast<void**>(&mapped), control.data(), 0),
                "cudaHostGetDevicePointer");
-    cuda_check(cudaMalloc(reinterpret_cast<void**>(&persistent_), sizeof initial), "cudaMalloc");
-    cuda_check(cudaMemcpyAsync(persistent_, &initial, sizeof initial, cudaMemcpyHostToDevice, stream_),
-               "cudaMemcpyAsync");
+    cuda_check(cudaMalloc(reinterpret_cast<void**>(&own_), sizeof(OwnMemory)), "cudaMalloc");
+    const OwnMemory first{initial, fault_};
+    cuda_check(cudaMemcpyAsync(own_, &first, sizeof first, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
     cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
     context.control = reinterpret_cast<device::ControlBlock*>(mapped);
     context.queue = reinterpret_cast<device::CommandSlot*>(mapped + device::queue_offset());
     context.completions =
         reinterpret_cast<device::Completion*>(mapped + device::completions_offset(context.queue_depth));
-    context.persistent = persistent_;
+    context.persistent = &own_->persistent;
     context_ = context;
   }
 
   Status launch(std::uint64_t generation) noexcept override {
     const CudaScope scope(device_);
-    const auto error =
-        static_cast<cudaError_t>(device::launch_resident_kernel(context_, generation, kThreads, stream_));
+    const auto error = static_cast<cudaError_t>(
+        is_faulty() ? device::launch_fault_kernel(context_, generation, kThreads, &own_->fault, stream_)
+                    : device::launch_resident_kernel(context_, generation, kThreads, stream_));
     return error == cudaSuccess ? Status::kOk : failed("launching the resident kernel", error);
   }
 
@@ -239,6 +240,14 @@ class CudaExecutor final : public Executor {
   }
 
  private:
+  /// The worker's own device memory; survives parking.
+  struct OwnMemory {
+    device::Persistent persistent;
+    device::FaultPlan fault;
+  };
+
+  bool is_faulty() const noexcept { return fault_.kind != device::FaultKind::kNone; }
+
   void check_peer(const Segment& segment, const RankCard& own, const RankCard& peer) const {
     if (peer.device_kind != DeviceKind::kCuda) {
       throw_error(Status::kInvalidArgument,
@@ -313,7 +322,8 @@ class CudaExecutor final : public Executor {
   int opened_count_ = 0;
   bool lines_stay_whole_ = true;
   void* registered_ = nullptr;
-  device::Persistent* persistent_ = nullptr;
+  device::FaultPlan fault_;
+  OwnMemory* own_ = nullptr;
   device::WorkerContext context_{};
   PointerCache ranges_;
   mutable std::mutex text_mutex_;

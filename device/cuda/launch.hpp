@@ -36,6 +36,12 @@ int load_resident_kernel(unsigned threads, KernelFigures* figures) noexcept;
 int launch_resident_kernel(const WorkerContext& context, std::uint64_t generation, unsigned threads,
                            CUstream_st* stream) noexcept;
 
+struct FaultPlan;  // device/mem/ops_fault.hpp
+/// The same two for the kernel that spoils a publish. @param plan device memory; the worker counts in it
+int load_fault_kernel(unsigned threads, KernelFigures* figures) noexcept;
+int launch_fault_kernel(const WorkerContext& context, std::uint64_t generation, unsigned threads, FaultPlan* plan,
+                        CUstream_st* stream) noexcept;
+
 }  // namespace ringbell::device
 
 #endif  // RINGBELL_DEVICE_CUDA_LAUNCH_HPP_
