@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <thread>
 
 namespace ringbell::host {
 
@@ -62,7 +63,9 @@ class PointerCache {
   class Lock {
    public:
     explicit Lock(std::atomic_flag& flag) noexcept : flag_(flag) {
-      while (flag_.test_and_set(std::memory_order_acquire)) {
+      // A holder that lost its core must get one back.
+      for (unsigned spins = 1; flag_.test_and_set(std::memory_order_acquire); ++spins) {
+        if (spins % 128 == 0) std::this_thread::yield();
       }
     }
     ~Lock() { flag_.clear(std::memory_order_release); }
