@@ -164,6 +164,7 @@ Ticket Communicator::nop() noexcept {
   }
   device::Command command{};
   command.kind = device::CommandKind::kNop;
+  command.flags = device::kFlagGpuScopeComplete;  // it has no output
   ticket.status = impl_->rank().queue().submit({&command, 1}, &ticket);
   return ticket;
 }

@@ -26,9 +26,10 @@ struct GroupShared {
   std::uint64_t published_bytes;
   std::uint64_t launch_ns;
   Link links[kWireFormats];
-  Step steps[kSteps];     // lane 0 writes before the barrier of the step before
-  RingCursor cursor;      // lane 0 only
-  Persistent persistent;  // copy of the context's, while the worker runs
+  Step steps[kSteps];                       // written before the barrier of the step before
+  RingCursor cursor;                        // of the lane that lays out steps
+  std::uint64_t credit_seen[kWireFormats];  // slots that the next rank is known to have freed
+  Persistent persistent;                    // copy of the context's, while the worker runs
 };
 
 template <class G>
@@ -43,6 +44,7 @@ concept Group = requires(G& g, Edge edge, Status status, bool flag, std::uint64_
   { g.line_lane() } -> std::convertible_to<unsigned>;
   { G::kLineLanes } -> std::convertible_to<unsigned>;
   { g.line_all(flag) } -> std::same_as<bool>;
+  {g.line_sync()};                                     // they come together: what follows, they do by one instruction
   { G::kTeamQuads } -> std::convertible_to<unsigned>;  // command quads that one lane of a team reads
   // Teams: lanes that step together (a warp). The first polls the queue, the last checks headers.
   { g.in_poll_team() } -> std::same_as<bool>;

@@ -20,6 +20,7 @@ class CpuGroup {
   static Status agree(Status status, Edge) { return status; }
   static constexpr unsigned line_lane() { return 0; }
   static constexpr bool line_all(bool flag) { return flag; }
+  static void line_sync() {}
   static constexpr bool in_poll_team() { return true; }
   static constexpr bool in_header_team() { return true; }
   static constexpr unsigned team_lane() { return 0; }

@@ -42,10 +42,8 @@ class CudaGroup {
   }
 
   __device__ unsigned line_lane() const { return lane() % kLineLanes; }
-  __device__ bool line_all(bool flag) {
-    const unsigned mask = 0xffu << (lane() % kWarpLanes / kLineLanes * kLineLanes);
-    return __all_sync(mask, flag) != 0;
-  }
+  __device__ bool line_all(bool flag) { return __all_sync(line_mask(), flag) != 0; }
+  __device__ void line_sync() { __syncwarp(line_mask()); }
 
   __device__ bool in_poll_team() const { return lane() < kWarpLanes; }
   __device__ bool in_header_team() const { return lane() + kWarpLanes >= lanes(); }
@@ -61,6 +59,7 @@ class CudaGroup {
 
  private:
   static constexpr unsigned kAllLanes = 0xffffffffu;
+  __device__ static unsigned line_mask() { return 0xffu << (threadIdx.x % kWarpLanes / kLineLanes * kLineLanes); }
 
   // No instruction, but what is computed from the value is computed here and not, for the whole kernel, at its start,
   // where each such value would occupy a register for good.

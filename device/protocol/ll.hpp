@@ -59,6 +59,7 @@ class LlProtocol : public Connection<M, G, wire_index(Protocol::kLL)> {
     const auto recv_flag = static_cast<std::uint32_t>(step_.recv_flag);
     const auto send_flag = static_cast<std::uint32_t>(step_.send_flag);
     const Verb verb = step_.verb;
+    const ReduceRule rule = this->fold();
     std::uint32_t at = *from_at;
     for (; at < bytes; at += g_.lanes() * kPack) {
       const unsigned valid = valid_bytes(bytes, at, kPack);
@@ -68,10 +69,10 @@ class LlProtocol : public Connection<M, G, wire_index(Protocol::kLL)> {
         const LlLine* line = &from[at / kPack];
         LlWords words{};
         if (!poll<M>([&] { return line_ready(words = M::read_ll(line), recv_flag); })) break;
-        pack = has(verb, Verb::kOwn) ? reduce(ll_payload(words), pack, this->fold()) : ll_payload(words);
+        pack = has(verb, Verb::kOwn) ? reduce(ll_payload(words), pack, rule) : ll_payload(words);
       }
-      if (has(verb, Verb::kOut)) store_pack8<M>(out + at, pack, valid);
       if (has(verb, Verb::kPass)) M::publish_ll(&to[at / kPack], ll_pack(pack, send_flag));
+      if (has(verb, Verb::kOut)) store_pack8<M>(out + at, pack, valid);
     }
     *from_at = at;
     return at >= bytes;

@@ -73,10 +73,15 @@ class Ll128Protocol : public Connection<M, G, wire_index(Protocol::kLL128)> {
           quad[q] = has(verb, Verb::kOwn) ? reduce(arrived[q], quad[q], this->fold()) : arrived[q];
         }
       }
-      RINGBELL_UNROLL
-      for (unsigned q = 0; q < kQuads; ++q) {
-        if (has(verb, Verb::kOut)) store_out(out, bytes, line, first_quad + q, quad[q]);
-        if (has(verb, Verb::kPass)) send_quad(&to[line], first_quad + q, quad[q]);
+      if (has(verb, Verb::kPass)) {
+        // Unaligned packs and reduce() part the lanes.
+        g_.line_sync();
+        RINGBELL_UNROLL
+        for (unsigned q = 0; q < kQuads; ++q) send_quad(&to[line], first_quad + q, quad[q]);
+      }
+      if (has(verb, Verb::kOut)) {
+        RINGBELL_UNROLL
+        for (unsigned q = 0; q < kQuads; ++q) store_out(out, bytes, line, first_quad + q, quad[q]);
       }
     }
     *from_line = line;
@@ -116,14 +121,20 @@ class Ll128Protocol : public Connection<M, G, wire_index(Protocol::kLL128)> {
     store_pack8<M>(out + at, value.lo, valid_bytes(bytes, at, 8));
     if (quad != kFlagQuad) store_pack8<M>(out + at + 8, value.hi, valid_bytes(bytes, at + 8, 8));
   }
+  // Lanes that share a line store it by ONE instruction, together: a branch on the flag quad, or lanes that come one by
+  // one, would let the flag out before the data. One lane alone orders its stores instead.
   RINGBELL_TARGET RINGBELL_INLINE void send_quad(Ll128Line* to, unsigned quad, Quad value) {
-    if (quad == kFlagQuad) {
-      M::publish_flag_quad(&to->quad[quad], Quad{value.lo, step_.send_flag}, Edge::kLl128Flag);
+    if (quad == kFlagQuad) value.hi = step_.send_flag;
+    if constexpr (G::kLineLanes > 1) {
+      M::publish_quad(&to->quad[quad], value);
+    } else if (quad == kFlagQuad) {
+      M::publish_flag_quad(&to->quad[quad], value, Edge::kLl128Flag);
     } else {
       M::publish_quad(&to->quad[quad], value);
     }
   }
   RINGBELL_TARGET RINGBELL_INLINE static Quad read_quad(const Ll128Line* line, unsigned quad) {
+    if constexpr (G::kLineLanes > 1) return M::read_quad(&line->quad[quad]);
     return quad == kFlagQuad ? M::read_flag_quad(&line->quad[quad], Edge::kLl128Flag) : M::read_quad(&line->quad[quad]);
   }
 };

@@ -11,19 +11,24 @@
 
 namespace ringbell::device {
 
-/// Runs the operation in g.shared().op, whose first steps lane 0 has laid out. `in` may equal `out`: a chunk of `out`
-/// is written only after this rank's input of that chunk went into the ring. world >= 2.
+/// Runs the operation in g.shared().op, whose first steps begin_operation has laid out. `in` may equal `out`: a chunk
+/// of `out` is written only after this rank's input of that chunk went into the ring. world >= 2.
 template <class M, Group G>
 RINGBELL_TARGET Status ring_all_reduce(const WorkerContext& ctx, G& g) {
   GroupShared& shared = g.shared();
+  // The lane that lays out the next steps has no line of a short chunk to wait for.
+  const bool lays_out = g.lane() + 1 == g.lanes();
+  const unsigned wire = wire_index(shared.op.command.protocol);
   Progress progress;
+  progress.room =
+      ctx.layout.slots - static_cast<std::uint32_t>(shared.persistent.epochs[wire].send - shared.credit_seen[wire]);
   for (std::uint32_t number = 0;; ++number) {
     const Step& step = shared.steps[number % kSteps];
     if (step.verb == Verb::kNone) break;
-    if (g.lane() == 0) {
-      shared.op.step = number + 1;  // told when a wait is slow or fails
-      // This step's barrier hands them over.
-      if (has(step.verb, Verb::kRecv)) lay_out_steps(ctx, shared.op, shared.links, &shared.cursor, shared.steps);
+    if (g.lane() == 0) shared.op.step = number + 1;  // told when a wait is slow or fails
+    // This step's barrier hands them over.
+    if (lays_out && has(step.verb, Verb::kRecv)) {
+      lay_out_steps(ctx, shared.op, shared.links, &shared.cursor, shared.steps);
     }
     Status status = Status::kInvalidArgument;
     switch (shared.op.command.protocol) {
@@ -35,7 +40,10 @@ RINGBELL_TARGET Status ring_all_reduce(const WorkerContext& ctx, G& g) {
     if (status != Status::kOk) return status;
   }
   // Nobody else reads them before the next operation's first barrier.
-  if (g.lane() == 0) shared.persistent.epochs[shared.cursor.wire] = shared.cursor.epochs;
+  if (g.lane() == 0) {
+    shared.persistent.epochs[wire] = shared.cursor.epochs;
+    shared.credit_seen[wire] = shared.cursor.epochs.send - ctx.layout.slots + progress.room;
+  }
   return Status::kOk;
 }
 

@@ -43,7 +43,7 @@ struct Step {
 /// At most: one that slow lanes are still in, the current one, and two ahead.
 inline constexpr unsigned kSteps = 4;
 
-/// Lane 0's own: how far the layout has come. Epochs are those of the operation's wire format.
+/// How far the layout has come. Epochs are those of the operation's wire format.
 struct RingCursor {
   std::uint64_t offset;  // of the round
   std::uint32_t chunk_bytes;

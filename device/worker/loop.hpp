@@ -196,7 +196,10 @@ RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t ge
     shared.persistent.generation = generation;
     shared.failure = WaitRecord{};
     shared.launch_ns = M::now_ns();
-    for (unsigned wire = 0; wire < kWireFormats; ++wire) shared.links[wire] = make_link(ctx, wire);
+    for (unsigned wire = 0; wire < kWireFormats; ++wire) {
+      shared.links[wire] = make_link(ctx, wire);
+      shared.credit_seen[wire] = shared.persistent.epochs[wire].send - ctx.layout.slots;  // nothing yet
+    }
     M::store_relaxed(&ctx.control->state.state, state_word(generation, Residency::kRunning, ParkReason::kNone));
   }
   g.sync(Edge::kStart);

@@ -70,6 +70,7 @@ class SchedGroup {
   }
   static constexpr unsigned line_lane() { return 0; }
   static constexpr bool line_all(bool flag) { return flag; }
+  static void line_sync() {}
   [[nodiscard]] bool in_poll_team() const { return lane_ == 0; }
   [[nodiscard]] bool in_header_team() const { return lane_ + 1 == worker_.lanes; }
   static constexpr unsigned team_lane() { return 0; }
