@@ -107,9 +107,9 @@ def check_kernel(ptx):
     allowed = {op for ops in EXPECTED.values() for op in ops} | PLAIN_WORD
     errors = []
     for op in instructions(ptx):
-        # Generic loads read the kernel's argument through its address: they cannot be told from others here, so they may
-        # be plain words only; user data never is (it comes through load_user_*).
-        if op in allowed or re.fullmatch(r"ld\.u(8|16|32|64)|ld\.v2\.u(32|64)", op):
+        # Generic accesses reach the kernel's argument and shared storage through their addresses. They cannot be told from
+        # others here; user and window memory is never accessed so, but by the operations above.
+        if op in allowed or re.fullmatch(r"(ld|st)\.(v[24]\.)?u(8|16|32|64)", op):
             continue
         errors.append(f"{KERNEL}: {op}")
     return sorted(set(errors))
@@ -120,6 +120,13 @@ def check_poll(ptx):
     loads = len(re.findall(r"ld\.relaxed\.sys\.global\.b128", ptx))
     sleeps = len(re.findall(r"nanosleep", ptx))
     return [] if loads >= 1 and sleeps == 1 else [f"{KERNEL}: {loads} 16-byte loads and {sleeps} sleeps, one poll expected"]
+
+
+def check_lines(ptx):
+    """One store instruction per wire format: a second one in LL128 would mean that the lanes of a line part before it, and
+    the flag could leave before the data."""
+    stores = len(re.findall(r"st\.relaxed\.sys\.global\.v2\.u64", ptx))
+    return [] if stores == 3 else [f"{KERNEL}: {stores} stores of lines, one for each of LL, LL128 and Simple expected"]
 
 
 def self_check():
@@ -140,7 +147,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         errors += check_probes(compile_ptx(nvcc, arch, PROBE, folder), EXPECTED)
         kernel = compile_ptx(nvcc, arch, KERNEL, folder)
-        errors += check_kernel(kernel) + check_poll(kernel)
+        errors += check_kernel(kernel) + check_poll(kernel) + check_lines(kernel)
     for error in errors:
         print(error)
     print(f"{len(EXPECTED)} operations for sm_{arch}, {len(errors)} errors")

@@ -34,6 +34,10 @@ __device__ bool poll_until(std::uint64_t end_ns, Ready ready) {
   return true;
 }
 
+__device__ unsigned line_mask() { return 0xffu << (threadIdx.x % 32 / kLineLanes * kLineLanes); }
+/// The vote of the eight lanes of a line.
+__device__ bool line_all(bool flag) { return __all_sync(line_mask(), flag) != 0; }
+
 /// Stores pass after pass into `to`; goes on when the receiver says in `back` that it has checked the one before.
 __device__ void store_lines(TornRegion* to, const TornRegion* back, std::uint64_t end_ns) {
   const unsigned quad = threadIdx.x % kLineLanes;
@@ -43,24 +47,18 @@ __device__ void store_lines(TornRegion* to, const TornRegion* back, std::uint64_
       go_on = poll_until(end_ns, [&] { return CudaOps::load_acquire(&back->passes_checked, Edge::kCredit) >= pass; });
     }
     if (__syncthreads_and(go_on) == 0) return;
+    RINGBELL_ROLLED
     for (unsigned line = threadIdx.x / kLineLanes; line < kTornLines; line += kThreads / kLineLanes) {
-      Quad* at = &to->ll128[line].quad[quad];
-      const std::uint64_t low = pattern(pass, line, 2 * quad);
-      if (quad == kFlagQuad) {
-        CudaOps::publish_flag_quad(at, Quad{low, ll128_flag(pass)}, Edge::kLl128Flag);
-      } else {
-        CudaOps::publish_quad(at, Quad{low, pattern(pass, line, 2 * quad + 1)});
-      }
+      Quad value{pattern(pass, line, 2 * quad), pattern(pass, line, 2 * quad + 1)};
+      if (quad == kFlagQuad) value.hi = ll128_flag(pass);
+      // One instruction of lanes that came together, as Ll128Protocol::send_quad does.
+      __syncwarp(line_mask());
+      CudaOps::publish_quad(&to->ll128[line].quad[quad], value);
     }
     for (unsigned line = threadIdx.x; line < kTornLines; line += kThreads) {
       CudaOps::publish_ll(&to->ll[line], ll_pack(pattern(pass, line, 0), ll_flag(pass)));
     }
   }
-}
-
-/// The vote of the eight lanes of a line.
-__device__ bool line_all(bool flag) {
-  return __all_sync(0xffu << (threadIdx.x % 32 / kLineLanes * kLineLanes), flag) != 0;
 }
 
 /// Checks this lane's quads of one pass. @return false when a line did not come in time
@@ -71,12 +69,12 @@ __device__ bool check_ll128(const TornRegion* from, std::uint64_t pass, std::uin
     Quad seen{};
     bool late = false;
     for (unsigned polls = 1;; ++polls) {
-      seen = quad == kFlagQuad ? CudaOps::read_flag_quad(at, Edge::kLl128Flag) : CudaOps::read_quad(at);
+      seen = CudaOps::read_quad(at);
       if (line_all(quad != kFlagQuad || seen.hi == ll128_flag(pass))) break;
       if (polls % kPollsPerLook == 0) late = CudaOps::now_ns() > end_ns;
       if (!line_all(!late)) return false;
     }
-    seen = quad == kFlagQuad ? CudaOps::read_flag_quad(at, Edge::kLl128Flag) : CudaOps::read_quad(at);
+    seen = CudaOps::read_quad(at);
     const std::uint64_t high = quad == kFlagQuad ? ll128_flag(pass) : pattern(pass, line, 2 * quad + 1);
     const bool whole = line_all(seen.lo == pattern(pass, line, 2 * quad) && seen.hi == high);
     if (quad == kFlagQuad && !whole) ++*torn;
