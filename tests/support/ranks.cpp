@@ -75,7 +75,7 @@ double patience() {
     double load[1] = {0};
     if (getloadavg(load, 1) != 1) load[0] = 0;
     const double share = load[0] / static_cast<double>(std::max(1u, std::thread::hardware_concurrency()));
-    return (is_sanitized() ? 5 : 1) * std::clamp(share, 1.0, 4.0);
+    return std::min(8.0, (is_sanitized() ? 5 : 1) * std::clamp(share, 1.0, 4.0));
   }();
   return factor;
 }
