@@ -18,22 +18,22 @@
 namespace ringbell {
 
 /// What a call answers, grouped by what the caller must do next. Values are part of the wire format and of the C API.
-enum class [[nodiscard]] Status : std::uint8_t {
-  kOk = 0,
-  // try again
-  kPending = 1,  ///< `test`: not complete yet
-  kAgain = 2,    ///< queue full, or the caller's wait deadline passed; nothing is broken
-  // fix the call; nothing was queued
-  kInvalidArgument = 3,
-  kStale = 4,  ///< the ticket is older than the queue is deep; its result can no longer be told
-  // rebuild the communicator: it answers every later call at once with an error
-  kTimeout = 5,   ///< the operation time-out passed while waiting for a peer
-  kPeerLost = 6,  ///< a peer process is gone
-  kMismatch = 7,  ///< ranks disagree on the call: count, type, operation, algorithm or tag
-  kAborted = 8,   ///< this or another rank aborted
-  // neither
-  kUnsupported = 9,  ///< not possible here (no CUDA in this build, residency refused, child of fork, ...)
-  kSystem = 10,      ///< operating system or driver; the text has its words
+enum class [[nodiscard]] Status : std::uint8_t{
+    kOk = 0,
+    // try again
+    kPending = 1,  ///< `test`: not complete yet
+    kAgain = 2,    ///< queue full, or the caller's wait deadline passed; nothing is broken
+    // fix the call; nothing was queued
+    kInvalidArgument = 3,
+    kStale = 4,  ///< the ticket is older than the queue is deep; its result can no longer be told
+    // rebuild the communicator: it answers every later call at once with an error
+    kTimeout = 5,   ///< the operation time-out passed while waiting for a peer
+    kPeerLost = 6,  ///< a peer process is gone
+    kMismatch = 7,  ///< ranks disagree on the call: count, type, operation, algorithm or tag
+    kAborted = 8,   ///< this or another rank aborted
+    // neither
+    kUnsupported = 9,  ///< not possible here (no CUDA in this build, residency refused, child of fork, ...)
+    kSystem = 10,      ///< operating system or driver; the text has its words
 };
 inline constexpr int kStatusCount = 11;
 
@@ -86,7 +86,9 @@ RINGBELL_TYPES_HD constexpr std::size_t dtype_bytes(DType dtype) noexcept {
 }
 
 /// @return true for the types that round: their results may depend on the order of the ranks.
-RINGBELL_TYPES_HD constexpr bool dtype_is_float(DType dtype) noexcept { return static_cast<int>(dtype) <= static_cast<int>(DType::kFloat8E5M2); }
+RINGBELL_TYPES_HD constexpr bool dtype_is_float(DType dtype) noexcept {
+  return static_cast<int>(dtype) <= static_cast<int>(DType::kFloat8E5M2);
+}
 
 /// @return true for errors after which the communicator must be rebuilt.
 RINGBELL_TYPES_HD constexpr bool status_breaks_communicator(Status status) noexcept {

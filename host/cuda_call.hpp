@@ -6,17 +6,18 @@
 #ifndef RINGBELL_HOST_CUDA_CALL_HPP_
 #define RINGBELL_HOST_CUDA_CALL_HPP_
 
-#include <cuda_runtime.h>
-
 #include <string>
 #include <string_view>
+
+#include <cuda_runtime.h>
 
 #include "host/error.hpp"
 
 namespace ringbell::host {
 
-/// For its lifetime the calling thread is on `device`, and calls that a capture in global mode would forbid are allowed.
-/// Afterwards the thread is as before; an error that a call in between left is cleared, the application's own stays.
+/// For its lifetime the calling thread is on `device`, and calls that a capture in global mode would forbid are
+/// allowed. Afterwards the thread is as before; an error that a call in between left is cleared, the application's own
+/// stays.
 class CudaScope {
  public:
   explicit CudaScope(int device) noexcept : error_before_(cudaPeekAtLastError()) {

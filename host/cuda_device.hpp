@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The ringbell authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is asked of a CUDA device and of its driver: may a kernel stay on it, who is it, what is at an address, how far is
-// a peer. Ordinals mean something in this process only; between processes a GPU is its UUID and PCI id.
+// What is asked of a CUDA device and of its driver: may a kernel stay on it, who is it, what is at an address, how far
+// is a peer. Ordinals mean something in this process only; between processes a GPU is its UUID and PCI id.
 #ifndef RINGBELL_HOST_CUDA_DEVICE_HPP_
 #define RINGBELL_HOST_CUDA_DEVICE_HPP_
 
@@ -25,8 +25,8 @@ void describe_device(int device, RankCard& card);
 /// @return empty and `range` filled (the widest run of allocations that holds it); else what is wrong and the remedy
 std::string ask_range(int device, const void* pointer, std::uint64_t bytes, KnownRange* range);
 
-/// Does the link between this device and a peer's keep 128-byte stores whole: the same GPU, or NVLink? The runtime has no
-/// word for NVLink; native atomics between two GPUs are its sign. A peer that this process cannot see: no.
+/// Does the link between this device and a peer's keep 128-byte stores whole: the same GPU, or NVLink? The runtime has
+/// no word for NVLink; native atomics between two GPUs are its sign. A peer that this process cannot see: no.
 bool keeps_lines_whole(int device, const RankCard& own, const RankCard& peer) noexcept;
 
 /// This process runs under MPS: its kernels and other processes' share the GPU at the same time.

@@ -30,7 +30,7 @@ struct ExecutorConfig {
   int world = 1;
   int device_ordinal = 0;  ///< already resolved; ignored on CPU
   bool allow_shared_device = false;
-  bool resident = true;        ///< RINGBELL_RESIDENT
+  bool resident = true;         ///< RINGBELL_RESIDENT
   bool ask_every_time = false;  ///< RINGBELL_CHECK_POINTERS=always
   std::uint64_t window_bytes = 0;
   std::vector<InitialWord> initial_words;  ///< counters in the own window that do not start at 0
@@ -39,8 +39,8 @@ struct ExecutorConfig {
 
 /// What is known of a user range.
 struct PointerInfo {
-  bool plain_device = false;      ///< memory of the worker's own GPU: a gpu-scope fence completes it
-  const void* base = nullptr;     ///< allocation that holds it
+  bool plain_device = false;   ///< memory of the worker's own GPU: a gpu-scope fence completes it
+  const void* base = nullptr;  ///< allocation that holds it
   std::uint64_t base_bytes = 0;
 };
 

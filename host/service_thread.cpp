@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/service_thread.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -12,6 +9,9 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include <pthread.h>
+#include <signal.h>
 
 namespace ringbell::host {
 namespace {

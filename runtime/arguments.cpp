@@ -28,21 +28,29 @@ std::string fault_text(const AllReduceCall& call, ArgumentFault fault) {
   switch (fault) {
     case ArgumentFault::kNone: return {};
     case ArgumentFault::kDType:
-      return fmt::format("dtype {} is unknown; use one of DType (0 to {})", static_cast<int>(call.dtype), kDTypeCount - 1);
+      return fmt::format("dtype {} is unknown; use one of DType (0 to {})", static_cast<int>(call.dtype),
+                         kDTypeCount - 1);
     case ArgumentFault::kOp:
-      return fmt::format("op {} is unknown; use one of ReduceOp (0 to {})", static_cast<int>(call.op), kReduceOpCount - 1);
+      return fmt::format("op {} is unknown; use one of ReduceOp (0 to {})", static_cast<int>(call.op),
+                         kReduceOpCount - 1);
     case ArgumentFault::kAlgorithm:
       return fmt::format("algorithm {} is unknown; use kAuto or kRing", static_cast<int>(call.options.algorithm));
     case ArgumentFault::kProtocol:
-      return fmt::format("protocol {} is unknown; use kAuto, kLL, kLL128 or kSimple", static_cast<int>(call.options.protocol));
+      return fmt::format("protocol {} is unknown; use kAuto, kLL, kLL128 or kSimple",
+                         static_cast<int>(call.options.protocol));
     case ArgumentFault::kTooLong:
-      return fmt::format("count {} of {} leaves the address space; give the number of elements, not more than the buffers hold",
-                         call.count, dtype_name(call.dtype));
-    case ArgumentFault::kNullIn: return fmt::format("in is null with count {}; null is allowed only with count 0", call.count);
-    case ArgumentFault::kNullOut: return fmt::format("out is null with count {}; null is allowed only with count 0", call.count);
+      return fmt::format(
+          "count {} of {} leaves the address space; give the number of elements, not more than the buffers hold",
+          call.count, dtype_name(call.dtype));
+    case ArgumentFault::kNullIn:
+      return fmt::format("in is null with count {}; null is allowed only with count 0", call.count);
+    case ArgumentFault::kNullOut:
+      return fmt::format("out is null with count {}; null is allowed only with count 0", call.count);
     case ArgumentFault::kOverlap:
-      return fmt::format("in {} and out {} overlap in part over {} elements of {}; give equal pointers (in place) or ranges that do not touch",
-                         call.in, call.out, call.count, dtype_name(call.dtype));
+      return fmt::format(
+          "in {} and out {} overlap in part over {} elements of {}; give equal pointers (in place) or ranges that do "
+          "not touch",
+          call.in, call.out, call.count, dtype_name(call.dtype));
   }
   return "unknown fault";
 }

@@ -7,7 +7,7 @@
 namespace ringbell {
 
 const BuildInfo& build_info() noexcept {
-  static constexpr BuildInfo kInfo{build::kVersion, build::kCommit,    build::kDirty,    build::kCuda,
+  static constexpr BuildInfo kInfo{build::kVersion,           build::kCommit,    build::kDirty,   build::kCuda,
                                    build::kCudaArchitectures, build::kBuildType, build::kCompiler};
   return kInfo;
 }

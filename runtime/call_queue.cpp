@@ -103,7 +103,6 @@ Status CallQueue::launch(std::uint64_t generation) noexcept {
     device::give_back_launch<CpuOps>(&launched_, generation);
     return Status::kOk;
   }
-  launched_ns_.store(host::monotonic_ns(), std::memory_order_relaxed);
   // Counted first: whoever sees the worker's park has seen its launch.
   launches_.fetch_add(1, std::memory_order_relaxed);
   const Status status = executor_.launch(generation);
@@ -136,13 +135,24 @@ Status CallQueue::ensure_running() noexcept {
   }
 }
 
-// A launch waits for room on the GPU: as long as the longest kernel that fills it.
+// A launch waits for room on the GPU: as long as the longest kernel that fills it. Timed from the first look that finds
+// this generation missing: the launcher's own clock could be read before it has written it.
 void CallQueue::watch_start() noexcept {
   const std::uint64_t state = CpuOps::load_acquire(&control_->state.state, Edge::kState);
-  const bool starting = device::state_residency(state) == Residency::kParked &&
-                        device::state_generation(state) != CpuOps::load_acquire(&launched_, Edge::kStart);
+  const std::uint64_t wanted = CpuOps::load_acquire(&launched_, Edge::kStart);
+  const bool starting =
+      device::state_residency(state) == Residency::kParked && device::state_generation(state) != wanted;
   if (limits_.start_ns == 0 || !starting) return;
-  const std::uint64_t waited_ns = host::monotonic_ns() - launched_ns_.load(std::memory_order_relaxed);
+  std::uint64_t waited_ns = 0;
+  {
+    const std::lock_guard lock(submit_mutex_);
+    const std::uint64_t now = host::monotonic_ns();
+    if (missing_generation_ != wanted) {
+      missing_generation_ = wanted;
+      missing_since_ns_ = now;
+    }
+    waited_ns = now - missing_since_ns_;
+  }
   if (waited_ns < limits_.start_ns) return;
   std::string why;
   try {

@@ -81,11 +81,12 @@ class CallQueue {
   std::mutex submit_mutex_;                // orders submits; guards the fields down to `stats_`
   std::vector<std::uint8_t> protocol_of_;  // by slot
   std::uint64_t retired_ = 0;              // completions read and counted
+  std::uint64_t missing_generation_ = 0;   // launched, and not seen running at the last look
+  std::uint64_t missing_since_ns_ = 0;
   Stats stats_;
   std::atomic<std::uint64_t> submitted_{0};  // written under submit_mutex_, read anywhere
   std::uint64_t launched_ = 0;               // newest generation launched; CpuOps atomics
   std::atomic<std::uint64_t> launches_{0};
-  std::atomic<std::uint64_t> launched_ns_{0};  // when the newest launch was made
   std::atomic<std::uint64_t> wait_ns_{0};
   std::atomic<std::uint64_t> parks_[device::kParkReasonCount]{};
   std::atomic<std::uint64_t> counted_generation_{0};

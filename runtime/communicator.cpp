@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The public Communicator over runtime/rank.hpp: argument checks, errors in words, nothing of its own to run.
-#include <fmt/format.h>
-
 #include <array>
+
+#include <fmt/format.h>
 
 #include "host/env.hpp"
 #include "host/error.hpp"
@@ -94,9 +94,10 @@ Status Communicator::all_reduce_many(std::span<const AllReduceCall> calls, std::
   Rank& rank = impl_->rank();
   if (tickets.size() < calls.size() || calls.size() > rank.settings().queue_depth) {
     impl_->say([&] {
-      return fmt::format("{} calls with room for {} tickets and a queue of {}; give a ticket for each call, and no more "
-                         "calls than Config::queue_depth",
-                         calls.size(), tickets.size(), rank.settings().queue_depth);
+      return fmt::format(
+          "{} calls with room for {} tickets and a queue of {}; give a ticket for each call, and no more "
+          "calls than Config::queue_depth",
+          calls.size(), tickets.size(), rank.settings().queue_depth);
     });
     return Status::kInvalidArgument;
   }

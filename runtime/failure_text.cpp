@@ -30,15 +30,17 @@ std::string call_text(std::uint64_t call) {
 
 std::string mismatch_text(const device::WaitRecord& r) {
   if (r.mine == r.theirs && r.my_count == r.peer_count) {
-    return fmt::format("rank {} and rank {} disagree on call {} in a field beside count, type and operation (tag, chunk)",
-                       r.reporter, r.peer, r.seq);
+    return fmt::format(
+        "rank {} and rank {} disagree on call {} in a field beside count, type and operation (tag, chunk)", r.reporter,
+        r.peer, r.seq);
   }
   if (r.mine == r.theirs) {
     return fmt::format("rank {} has count {} and rank {} has count {} in call {}; all ranks must make the same call",
                        r.reporter, r.my_count, r.peer, r.peer_count, r.seq);
   }
-  return fmt::format("rank {} has count {} ({}) and rank {} has count {} ({}) in call {}; all ranks must make the same call",
-                     r.reporter, r.my_count, call_text(r.mine), r.peer, r.peer_count, call_text(r.theirs), r.seq);
+  return fmt::format(
+      "rank {} has count {} ({}) and rank {} has count {} ({}) in call {}; all ranks must make the same call",
+      r.reporter, r.my_count, call_text(r.mine), r.peer, r.peer_count, call_text(r.theirs), r.seq);
 }
 
 }  // namespace
@@ -48,8 +50,10 @@ std::string failure_text(const device::WaitRecord& r) {
   switch (r.status) {
     case Status::kMismatch: return mismatch_text(r);
     case Status::kTimeout:
-      return fmt::format("{}: rank {} waited in vain for the {} of rank {} (expected {}, last seen {}); is rank {} making the same calls?",
-                         where, r.reporter, awaited_name(r.what), r.peer, r.expected, r.seen, r.peer);
+      return fmt::format(
+          "{}: rank {} waited in vain for the {} of rank {} (expected {}, last seen {}); is rank {} making the same "
+          "calls?",
+          where, r.reporter, awaited_name(r.what), r.peer, r.expected, r.seen, r.peer);
     case Status::kPeerLost: return fmt::format("{}: rank {} is gone, says rank {}", where, r.peer, r.reporter);
     case Status::kAborted: return fmt::format("{}: rank {} aborted", where, r.reporter);
     default: return fmt::format("{}: {}", where, status_name(r.status));

@@ -30,7 +30,8 @@ struct TuningRow {
 
 /// @param wanted kAuto: by the table
 /// @return the path; protocol kAuto if the wanted one is not permitted
-Path plan_call(const PlanBasis& basis, std::uint64_t bytes, Algorithm wanted_algorithm, Protocol wanted_protocol) noexcept;
+Path plan_call(const PlanBasis& basis, std::uint64_t bytes, Algorithm wanted_algorithm,
+               Protocol wanted_protocol) noexcept;
 
 }  // namespace ringbell
 

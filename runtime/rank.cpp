@@ -15,15 +15,13 @@ namespace {
 constexpr std::uint64_t kWatchEveryNs = 25'000'000;
 // A peer that has gone may have finished its part: its lines are here already, and the call completes by itself.
 constexpr std::uint64_t kGraceNs = 200'000'000;
-constexpr double kDrainSeconds = 1;         // teardown: for calls still queued
-constexpr double kStopSeconds = 5;          // teardown: for the worker to leave
-constexpr double kCloseSeconds = 2;         // teardown: for peers to let go of a CUDA window
-constexpr unsigned kCpuSpins = 64;          // a CPU worker may need this very core
+constexpr double kDrainSeconds = 1;  // teardown: for calls still queued
+constexpr double kStopSeconds = 5;   // teardown: for the worker to leave
+constexpr double kCloseSeconds = 2;  // teardown: for peers to let go of a CUDA window
+constexpr unsigned kCpuSpins = 64;   // a CPU worker may need this very core
 constexpr unsigned kCudaSpins = 1u << 15;
 
-device::WindowLayout window_layout(const Settings& settings) {
-  return {settings.slot_bytes, device::kDefaultSlots, 1};
-}
+device::WindowLayout window_layout(const Settings& settings) { return {settings.slot_bytes, device::kDefaultSlots, 1}; }
 
 // Counters of the own window that start with the first epoch, as if as many slots had been used.
 std::vector<host::InitialWord> initial_words(const device::WindowLayout& layout, std::uint64_t first_epoch) {
@@ -45,11 +43,14 @@ device::Persistent initial_state(std::uint64_t first_epoch) {
   return state;
 }
 
-std::size_t pages(std::uint64_t bytes) { return (bytes + device::kPageBytes - 1) / device::kPageBytes * device::kPageBytes; }
+std::size_t pages(std::uint64_t bytes) {
+  return (bytes + device::kPageBytes - 1) / device::kPageBytes * device::kPageBytes;
+}
 
 void check_membership(int rank, int world) {
   if (world < 1 || world > device::kMaxRanks) {
-    host::throw_error(Status::kInvalidArgument, fmt::format("world is {}", world), "ringbell joins 1 to 8 ranks of one machine");
+    host::throw_error(Status::kInvalidArgument, fmt::format("world is {}", world),
+                      "ringbell joins 1 to 8 ranks of one machine");
   }
   if (rank < 0 || rank >= world) {
     host::throw_error(Status::kInvalidArgument, fmt::format("rank is {} in a world of {}", rank, world),
@@ -103,7 +104,8 @@ void Rank::set_up(host::Deadline deadline) {
   config.window_bytes = basis_.layout.total_bytes();
   config.initial_words = initial_words(basis_.layout, settings_.first_epoch);
   config.fault = settings_.fault;
-  executor_ = settings_.device == DeviceKind::kCuda ? host::make_cuda_executor(config) : host::make_cpu_executor(config);
+  executor_ =
+      settings_.device == DeviceKind::kCuda ? host::make_cuda_executor(config) : host::make_cpu_executor(config);
   if (!settings_.device_note.empty()) {
     host::log_once("device", host::LogLevel::kInfo, "running on the CPU: " + settings_.device_note);
   }
@@ -159,7 +161,8 @@ Rank::~Rank() {
   fence_->publish(host::Phase::kClosed);
   bool confirmed = false;
   if (settings_.device == DeviceKind::kCuda && at_rest) {
-    confirmed = fence_->try_wait_all(host::Phase::kClosed, host::Deadline::after_seconds(kCloseSeconds), nullptr) == Status::kOk;
+    confirmed = fence_->try_wait_all(host::Phase::kClosed, host::Deadline::after_seconds(kCloseSeconds), nullptr) ==
+                Status::kOk;
   }
   executor_->destroy_window(confirmed);
   if (!at_rest) (void)executor_.release();
@@ -195,7 +198,8 @@ Status Rank::make_command(const AllReduceCall& call, device::Command* command) n
                               wanted(call.options.protocol, settings_.protocol));
   if (path.protocol == Protocol::kAuto) {
     try {
-      set_error("LL128 is not permitted here: a link of this group does not keep 128-byte lines whole; use LL or Simple");
+      set_error(
+          "LL128 is not permitted here: a link of this group does not keep 128-byte lines whole; use LL or Simple");
     } catch (...) {
     }
     return Status::kUnsupported;
@@ -260,7 +264,8 @@ void Rank::watch_peers() noexcept {
                          liveness_->describe(peer), left ? "has left the group" : "is gone");
     } catch (...) {
     }
-    queue_->abort(device::abort_code(Status::kPeerLost, static_cast<unsigned>(rank_), static_cast<unsigned>(peer)), text);
+    queue_->abort(device::abort_code(Status::kPeerLost, static_cast<unsigned>(rank_), static_cast<unsigned>(peer)),
+                  text);
     return;
   }
 }
@@ -279,11 +284,13 @@ std::string Rank::last_error() const {
 std::string Rank::describe() const {
   const BuildInfo& build = build_info();
   const bool cuda = settings_.device == DeviceKind::kCuda;
-  return fmt::format("ringbell {} ({:.10}) rank {} of {} on {}, protocols LL{} Simple, queue {}, idle park {} us, lease {} us, session {}",
-                     build.version, build.commit, rank_, world_,
-                     cuda ? fmt::format("cuda:{} {}", settings_.device_ordinal, segment_->card(rank_).pci_id) : "cpu",
-                     basis_.ll128_permitted ? " LL128" : " (LL128 not permitted)", settings_.queue_depth,
-                     settings_.idle_park_ns / 1000, settings_.lease_ns / 1000, segment_->name());
+  return fmt::format(
+      "ringbell {} ({:.10}) rank {} of {} on {}, protocols LL{} Simple, queue {}, idle park {} us, lease {} us, "
+      "session {}",
+      build.version, build.commit, rank_, world_,
+      cuda ? fmt::format("cuda:{} {}", settings_.device_ordinal, segment_->card(rank_).pci_id) : "cpu",
+      basis_.ll128_permitted ? " LL128" : " (LL128 not permitted)", settings_.queue_depth,
+      settings_.idle_park_ns / 1000, settings_.lease_ns / 1000, segment_->name());
 }
 
 }  // namespace ringbell

@@ -43,19 +43,19 @@ enum class CheckPointers : std::uint8_t { kFirst = 0, kAlways = 1, kOff = 2 };
 /// (`ringbell env` lists them); a field set by the caller wins. Ranks must agree on everything but device_ordinal,
 /// init_timeout_s and check_pointers.
 struct Config {
-  DeviceKind device = DeviceKind::kAuto;           ///< RINGBELL_DEVICE; kAuto: CUDA if there is a GPU, else CPU
-  int device_ordinal = -1;                         ///< CUDA device; -1: local rank modulo visible devices
-  bool allow_shared_device = false;                ///< RINGBELL_ALLOW_SHARED_DEVICE; two ranks on one GPU
-  std::uint32_t queue_depth = 0;                   ///< RINGBELL_QUEUE_DEPTH; calls in flight, power of two; 0: 64
-  std::uint32_t slot_bytes = 0;                    ///< RINGBELL_SLOT_BYTES; payload of a slot, multiple of 1920; 0: 61440
-  double timeout_s = -1;                           ///< RINGBELL_TIMEOUT_S; of a wait inside a call; 0: for ever; -1: 30
-  double init_timeout_s = -1;                      ///< RINGBELL_INIT_TIMEOUT_S; of set-up; 0: for ever; -1: 120
-  std::int64_t idle_park_us = -1;                  ///< RINGBELL_IDLE_PARK_US; worker leaves after this idle time; -1: 100
-  std::int64_t lease_us = -1;                      ///< RINGBELL_LEASE_US; longest residency in one go; -1: 10000
-  Algorithm algorithm = Algorithm::kAuto;          ///< RINGBELL_ALGO
-  Protocol protocol = Protocol::kAuto;             ///< RINGBELL_PROTO
+  DeviceKind device = DeviceKind::kAuto;   ///< RINGBELL_DEVICE; kAuto: CUDA if there is a GPU, else CPU
+  int device_ordinal = -1;                 ///< CUDA device; -1: local rank modulo visible devices
+  bool allow_shared_device = false;        ///< RINGBELL_ALLOW_SHARED_DEVICE; two ranks on one GPU
+  std::uint32_t queue_depth = 0;           ///< RINGBELL_QUEUE_DEPTH; calls in flight, power of two; 0: 64
+  std::uint32_t slot_bytes = 0;            ///< RINGBELL_SLOT_BYTES; payload of a slot, multiple of 1920; 0: 61440
+  double timeout_s = -1;                   ///< RINGBELL_TIMEOUT_S; of a wait inside a call; 0: for ever; -1: 30
+  double init_timeout_s = -1;              ///< RINGBELL_INIT_TIMEOUT_S; of set-up; 0: for ever; -1: 120
+  std::int64_t idle_park_us = -1;          ///< RINGBELL_IDLE_PARK_US; worker leaves after this idle time; -1: 100
+  std::int64_t lease_us = -1;              ///< RINGBELL_LEASE_US; longest residency in one go; -1: 10000
+  Algorithm algorithm = Algorithm::kAuto;  ///< RINGBELL_ALGO
+  Protocol protocol = Protocol::kAuto;     ///< RINGBELL_PROTO
   CheckPointers check_pointers = CheckPointers::kFirst;  ///< RINGBELL_CHECK_POINTERS
-  std::uint64_t first_epoch = 0;                   ///< for tests of counter wraps: slot uses counted from here
+  std::uint64_t first_epoch = 0;                         ///< for tests of counter wraps: slot uses counted from here
 };
 
 /// What a call needs beyond its arguments.
@@ -136,7 +136,8 @@ class RINGBELL_API Communicator {
   ///   (no CUDA, residency refused, GPU shared without leave); kSystem with the system's words. Nothing is left behind.
   Communicator(const UniqueId& id, int rank, int world, const Config& config = {});
 
-  /// Joins the group that a launcher's variables describe: `ringbell run`, torchrun, mpirun, srun; first complete set wins.
+  /// Joins the group that a launcher's variables describe: `ringbell run`, torchrun, mpirun, srun; first complete set
+  /// wins.
   /// @throws Error as above, and kInvalidArgument for a partial or contradicting set
   static Communicator from_env(const Config& config = {});
 
@@ -178,7 +179,8 @@ class RINGBELL_API Communicator {
   [[nodiscard]] Status hold() noexcept;
   [[nodiscard]] Status release() noexcept;
   /// Waits for the calls submitted so far, then makes the worker leave; returns when it has. The next call brings it
-  /// back. While a scope keeps the worker away, calls queued behind it are not waited for. @param deadline_s as for wait
+  /// back. While a scope keeps the worker away, calls queued behind it are not waited for. @param deadline_s as for
+  /// wait
   [[nodiscard]] Status park(double deadline_s = -1) noexcept;
   /// From here to unpark() the worker stays away; calls are queued and run then. Counted. See ParkedScope.
   [[nodiscard]] Status park_and_stay(double deadline_s = -1) noexcept;
@@ -189,8 +191,8 @@ class RINGBELL_API Communicator {
 
   /// Breaks the communicator on this rank and, through its worker, on the others. Waiting calls end with kAborted.
   void abort() noexcept;
-  /// Drops what is remembered about the allocation around `pointer` (CUDA: call before freeing memory that was used here
-  /// and whose address may come back as something smaller).
+  /// Drops what is remembered about the allocation around `pointer` (CUDA: call before freeing memory that was used
+  /// here and whose address may come back as something smaller).
   void forget(const void* pointer) noexcept;
 
   [[nodiscard]] Stats stats() const noexcept;

@@ -21,8 +21,8 @@ struct Settings {
   bool resident = true;
   std::uint32_t queue_depth = 64;
   std::uint32_t slot_bytes = 0;
-  std::uint64_t timeout_ns = 0;       ///< 0: for ever; time scale applied
-  double init_timeout_s = 0;          ///< 0: for ever
+  std::uint64_t timeout_ns = 0;  ///< 0: for ever; time scale applied
+  double init_timeout_s = 0;     ///< 0: for ever
   std::uint64_t idle_park_ns = 0;
   std::uint64_t lease_ns = 0;
   Algorithm algorithm = Algorithm::kAuto;

@@ -18,7 +18,7 @@ namespace {
 __global__ void __launch_bounds__(kMaxResidentThreads, 2)
     ringbell_resident(const __grid_constant__ WorkerContext ctx, std::uint64_t generation) {
   CudaGroup group;
-  run_worker<CudaOps>(ctx, group, generation);
+  run_worker<CudaOps>(shared_context(ctx), group, generation);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kMaxResidentThreads, 1)
   if (threadIdx.x == 0) CudaFaultHook::slot() = plan;
   __syncthreads();
   CudaGroup group;
-  run_worker<CudaFaultOps>(ctx, group, generation);
+  run_worker<CudaFaultOps>(shared_context(ctx), group, generation);
 }
 
 }  // namespace

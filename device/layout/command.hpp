@@ -7,6 +7,7 @@
 #define RINGBELL_DEVICE_LAYOUT_COMMAND_HPP_
 
 #include "device/config.hpp"
+#include "device/layout/ll_line.hpp"
 #include "device/ringbell_types.hpp"
 
 namespace ringbell::device {
@@ -16,8 +17,9 @@ inline constexpr unsigned kCommandQuads = 4;
 enum class CommandKind : std::uint8_t { kNop = 1, kAllReduce = 2 };
 
 // Command flags.
-inline constexpr std::uint8_t kFlagLastOfBurst = 1;       // park right after this call
-inline constexpr std::uint8_t kFlagGpuScopeComplete = 2;  // `out` is plain memory of this GPU: a gpu-scope fence is enough
+inline constexpr std::uint8_t kFlagLastOfBurst = 1;  // park right after this call
+inline constexpr std::uint8_t kFlagGpuScopeComplete =
+    2;  // `out` is plain memory of this GPU: a gpu-scope fence is enough
 
 /// What a call asks of the worker, unpacked.
 struct Command {
@@ -50,7 +52,7 @@ static_assert(sizeof(Completion) == sizeof(Quad));
 
 /// Never 0, so that zeroed memory holds no command. Slot reuse rewrites all four, so an old lap cannot match.
 RINGBELL_HD constexpr std::uint32_t command_flag(std::uint64_t seq) {
-  return static_cast<std::uint32_t>(1 + seq % 0xffffffffull);
+  return static_cast<std::uint32_t>(1 + mod_flags(seq));
 }
 
 RINGBELL_HD constexpr bool command_quad_ready(Quad quad, std::uint32_t flag) {

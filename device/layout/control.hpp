@@ -17,7 +17,15 @@ enum class Residency : std::uint8_t {
   kParking = 2,  // about to leave; resolves within microseconds
   kBroken = 3,   // left after a failed operation or an abort; never runs again
 };
-enum class ParkReason : std::uint8_t { kNone = 0, kIdle = 1, kLease = 2, kPeerLease = 3, kRequest = 4, kBurstEnd = 5, kExit = 6 };
+enum class ParkReason : std::uint8_t {
+  kNone = 0,
+  kIdle = 1,
+  kLease = 2,
+  kPeerLease = 3,
+  kRequest = 4,
+  kBurstEnd = 5,
+  kExit = 6
+};
 inline constexpr int kParkReasonCount = 7;
 
 /// The worker's state in one word: generation << 16 | reason << 8 | residency.

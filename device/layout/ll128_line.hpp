@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The ringbell authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The LL128 line: 128 bytes = 120 bytes data, 8 bytes flag (idea: NCCL's LL128 protocol). Eight lanes move 16 bytes each.
+// The LL128 line: 128 bytes = 120 bytes data, 8 bytes flag (idea: NCCL's LL128 protocol). Eight lanes move 16 bytes
+// each.
 #ifndef RINGBELL_DEVICE_LAYOUT_LL128_LINE_HPP_
 #define RINGBELL_DEVICE_LAYOUT_LL128_LINE_HPP_
 

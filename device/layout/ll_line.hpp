@@ -35,15 +35,25 @@ RINGBELL_HD constexpr bool ll_word_ready(std::uint64_t word, std::uint32_t flag)
   return static_cast<std::uint32_t>(word >> 32) == flag;
 }
 
+/// value mod (2^32 - 1) without a division: 2^32 leaves 1, so the halves are added.
+RINGBELL_HD constexpr std::uint64_t mod_flags(std::uint64_t value) {
+  value = (value >> 32) + (value & 0xffffffffu);
+  value = (value >> 32) + (value & 0xffffffffu);
+  return value == 0xffffffffu ? 0 : value;
+}
+static_assert(mod_flags(0) == 0 && mod_flags(0xffffffffull) == 0 && mod_flags(0x1fffffffeull) == 0);
+static_assert(mod_flags(~0ull) == ~0ull % 0xffffffffull &&
+              mod_flags(0x123456789abcdefull) == 0x123456789abcdefull % 0xffffffffull);
+
 /// Flag of an epoch: 1 .. 2^32 - 1, never 0, so that zeroed memory is "not arrived". Compared for equality.
 RINGBELL_HD constexpr std::uint32_t ll_flag(std::uint64_t epoch) {
-  return static_cast<std::uint32_t>(1 + epoch % 0xffffffffull);
+  return static_cast<std::uint32_t>(1 + mod_flags(epoch));
 }
 
 /// True for the last `slots` epochs before the flag wraps: the owner zeroes what it consumed there, so that no line
 /// written 2^32 - 1 epochs ago can match again.
 RINGBELL_HD constexpr bool ll_must_clean(std::uint64_t epoch, std::uint64_t slots) {
-  return epoch % 0xffffffffull >= 0xffffffffull - slots;
+  return mod_flags(epoch) >= 0xffffffffull - slots;
 }
 
 static_assert(ll_flag(0) == 1 && ll_flag(0xfffffffeull) == 0xffffffffu && ll_flag(0xffffffffull) == 1);

@@ -10,11 +10,11 @@
 #error "ops_cpu.hpp belongs in a .cpp: the CPU form is not instantiated by nvcc"
 #endif
 
-#include <sched.h>
-#include <time.h>
-
 #include <atomic>
 #include <cstring>
+
+#include <sched.h>
+#include <time.h>
 
 #include "device/mem/ops.hpp"
 

@@ -15,6 +15,7 @@ class SimpleProtocol : public Connection<M, G, wire_index(Protocol::kSimple)> {
   using Base::ctx_;
   using Base::does;
   using Base::g_;
+  using Base::progress_;
   using Base::step_;
 
  public:
@@ -23,8 +24,8 @@ class SimpleProtocol : public Connection<M, G, wire_index(Protocol::kSimple)> {
   /// As LlProtocol::move.
   RINGBELL_TARGET Status move() {
     // Lane 0 waits for all: one acquire, which the barrier hands to the other lanes.
-    Status status = Status::kOk;
-    if (g_.lane() == 0) {
+    Status status = progress_.carried;
+    if (g_.lane() == 0 && status == Status::kOk) {
       if (does(Verb::kPass)) status = this->wait_credit();
       if (does(Verb::kRecv) && status == Status::kOk) status = wait_tail();
     }

@@ -13,13 +13,15 @@ namespace ringbell::device {
 
 /// Runs the operation in g.shared().op, whose first steps begin_operation has laid out. `in` may equal `out`: a chunk
 /// of `out` is written only after this rank's input of that chunk went into the ring. world >= 2.
+/// @param status of this lane so far: one that is not kOk ends the first step that has a barrier, for all lanes
 template <class M, Group G>
-RINGBELL_TARGET Status ring_all_reduce(const WorkerContext& ctx, G& g) {
+RINGBELL_TARGET Status ring_all_reduce(const WorkerContext& ctx, G& g, Status status) {
   GroupShared& shared = g.shared();
-  // The lane that lays out the next steps has no line of a short chunk to wait for.
-  const bool lays_out = g.lane() + 1 == g.lanes();
+  // A lane that has no line of a short chunk lays out the next steps, and none of the team that waits for headers.
+  const bool lays_out = g.lane() == g.lanes() / 2;
   const unsigned wire = wire_index(shared.op.command.protocol);
   Progress progress;
+  progress.carried = status;
   progress.room =
       ctx.layout.slots - static_cast<std::uint32_t>(shared.persistent.epochs[wire].send - shared.credit_seen[wire]);
   for (std::uint32_t number = 0;; ++number) {
@@ -30,7 +32,7 @@ RINGBELL_TARGET Status ring_all_reduce(const WorkerContext& ctx, G& g) {
     if (lays_out && has(step.verb, Verb::kRecv)) {
       lay_out_steps(ctx, shared.op, shared.links, &shared.cursor, shared.steps);
     }
-    Status status = Status::kInvalidArgument;
+    status = Status::kInvalidArgument;
     switch (shared.op.command.protocol) {
       case Protocol::kLL: status = LlProtocol<M, G>(ctx, g, step, progress).move(); break;
       case Protocol::kLL128: status = Ll128Protocol<M, G>(ctx, g, step, progress).move(); break;
@@ -44,7 +46,7 @@ RINGBELL_TARGET Status ring_all_reduce(const WorkerContext& ctx, G& g) {
     shared.persistent.epochs[wire] = shared.cursor.epochs;
     shared.credit_seen[wire] = shared.cursor.epochs.send - ctx.layout.slots + progress.room;
   }
-  return Status::kOk;
+  return progress.carried;  // an operation without steps has no barrier of its own
 }
 
 /// world == 1: a copy.

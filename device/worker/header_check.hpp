@@ -9,10 +9,10 @@
 
 namespace ringbell::device {
 
-/// Called by the lanes of the header team. Sets *park if any peer asks to park after this operation. A difference is
-/// found by the wait's own look around, which names both sides.
+/// Called by the lanes of the header team. Notes if any peer asks to park after this operation. A difference is found
+/// by the wait's own look around, which names both sides.
 template <class M, Group G>
-RINGBELL_TARGET Status check_headers(const WorkerContext& ctx, G& g, bool* park) {
+RINGBELL_TARGET Status check_headers(const WorkerContext& ctx, G& g) {
   const Operation& op = g.shared().op;
   const std::uint32_t flag = ll_flag(op.index);
   bool any_park = false;
@@ -36,7 +36,10 @@ RINGBELL_TARGET Status check_headers(const WorkerContext& ctx, G& g, bool* park)
       differs = differs || word != header_word(op, i % kHeaderWords);
     }
   }
-  *park = !g.team_all(!any_park);
+  any_park = !g.team_all(!any_park);
+  if (any_park && g.team_lane() == 0 && g.shared().park_after == ParkReason::kNone) {
+    g.shared().park_after = ParkReason::kPeerLease;
+  }
   if (g.team_all(!differs)) return Status::kOk;
   const std::uint32_t code = look_around<M>(ctx, g, ctx.rank, 0);
   const Awaited headers{WaitFor::kHeader, ctx.rank, flag, &header_line<M>(ctx, op, ctx.rank)->word[0]};

@@ -116,15 +116,13 @@ RINGBELL_TARGET Status run_operation(const WorkerContext& ctx, G& g) {
     if (ctx.world == 1) {
       copy_through<M>(g);
     } else {
+      // A team of its own waits for the headers at once, while the others move the lines of a short message; where one
+      // lane does everything, data goes first.
+      const bool spare_team = g.in_header_team() && !g.in_poll_team();
       if (g.in_header_team()) send_headers<M>(ctx, g);
-      status = ring_all_reduce<M>(ctx, g);
-      if (g.in_header_team() && status == Status::kOk) {
-        bool park = false;
-        status = check_headers<M>(ctx, g, &park);
-        if (park && g.team_lane() == 0 && shared.park_after == ParkReason::kNone) {
-          shared.park_after = ParkReason::kPeerLease;
-        }
-      }
+      if (spare_team) status = check_headers<M>(ctx, g);
+      status = ring_all_reduce<M>(ctx, g, status);
+      if (g.in_header_team() && !spare_team && status == Status::kOk) status = check_headers<M>(ctx, g);
     }
   }
   if constexpr (mutated<M>(Mutant::kNextBeforeComplete)) return status;
