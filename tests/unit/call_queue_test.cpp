@@ -223,12 +223,35 @@ TEST_F(CallQueueTest, ADeviceThatFailsAfterAnAbortEndsTheWait) {
 TEST_F(CallQueueTest, AWorkerThatIsLaunchedAndDoesNotComeIsAnErrorOfTheCall) {
   executor_.control = nullptr;  // the launch succeeds, the worker finds no room
   const Ticket ticket = submitted();
+  EXPECT_TRUE(queue_.keep_going());
+  EXPECT_FALSE(queue_.broken()) << "not at the first look";
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
   (void)queue_.keep_going();
   EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kTimeout);
   EXPECT_NE(queue_.broken_text().find("does not run"), std::string::npos) << queue_.broken_text();
   EXPECT_NE(CpuOps::load_relaxed(&control_.control.abort_code), 0u)
       << "should it come later it must not touch the buffers";
+}
+
+// The service thread looks while another thread is between its claim of a launch and the launch.
+TEST_F(CallQueueTest, ALaunchUnderWayIsNeverTakenForALateOne) {
+  std::atomic<bool> stop{false};
+  std::thread service([&] {
+    while (!stop) (void)queue_.keep_going();
+  });
+  (void)submitted();  // launched, and running
+  for (std::uint64_t seq = 0; seq < 100000 && !queue_.broken(); ++seq) {
+    complete(seq);
+    state(executor_.launched.back(), Residency::kParked, ParkReason::kIdle);
+    (void)submitted();
+    // Only one of the two has launched it; the list is read when it has.
+    while (device::state_residency(CpuOps::load_acquire(&control_.state.state, Edge::kState)) != Residency::kRunning) {
+      if (queue_.broken()) break;
+    }
+  }
+  stop = true;
+  service.join();
+  EXPECT_FALSE(queue_.broken()) << queue_.broken_text();
 }
 
 TEST_F(CallQueueTest, AnAbortWakesAParkedWorkerSoThatItTellsThePeers) {
