@@ -258,7 +258,9 @@ TEST(CaseC14, TwoThreadsOfAWorldOfOneSubmitAtOnceAndEachGetsItsOwn) {
       Ticket ticket;
       do ticket = comm.all_reduce(&in, &out, 1, DType::kUInt64);
       while (ticket.status == Status::kAgain);
-      if (std::string text = wait_ok(comm, ticket); !text.empty()) return text;
+      // Complete and long ago is as good: the other thread may have made a queue full of calls meanwhile.
+      const Status status = comm.wait(ticket);
+      if (status != Status::kOk && status != Status::kStale) return status_name(status);
       if (out != in) return "mixed data in call " + std::to_string(call);
     }
     return "";
