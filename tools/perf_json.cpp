@@ -39,7 +39,9 @@ Json environment_json() {
                                   [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
     const bool left_out = std::find(std::begin(kLeftOut), std::end(kLeftOut), name) != std::end(kLeftOut);
     if (ours && !left_out && name.size() < text.size()) {
-      environment[std::string(name)] = std::string(text.substr(name.size() + 1));
+      // That a path is set may matter; where it leads on this machine does not.
+      const std::string_view value = text.substr(name.size() + 1);
+      environment[std::string(name)] = std::string(value.substr(0, 1) == "/" ? "(a path)" : value);
     }
   }
   return environment;

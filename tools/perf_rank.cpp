@@ -125,7 +125,9 @@ std::string command_text(const std::vector<std::string>& arguments) {
     if (arguments[i] == kMeetingOption) {
       ++i;
     } else {
-      text += " " + arguments[i];
+      // Of a path only the last part: results are read on other machines.
+      const bool path = arguments[i].substr(0, 1) == "/";
+      text += " " + (path ? arguments[i].substr(arguments[i].rfind('/') + 1) : arguments[i]);
     }
   }
   return text;

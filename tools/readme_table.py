@@ -39,6 +39,8 @@ def table_of(documents):
     first = next(iter(best.values()))
     machine = documents[0]["machine"]
     where = machine.get("gpu") or machine.get("cpu") or "unknown machine"
+    if machine.get("gpus") and first["device"] == "cuda":
+        where = ", ".join(sorted(set(machine["gpus"])))
     text = f"{first['ranks']} ranks, {first['device']}, {where}; p50 of the slowest rank in us"
     if floor is not None:
         text += f"; an empty call takes {floor:.1f}"
