@@ -248,7 +248,7 @@ TEST_F(CallQueueTest, ALaunchUnderWayIsNeverTakenForALateOne) {
     while (!stop) (void)queue.keep_going();
   });
   submit_one();  // launched, and running
-  for (std::uint64_t seq = 0; seq < 100000 && !queue.broken(); ++seq) {
+  for (std::uint64_t seq = 0; seq < 300000 && !queue.broken(); ++seq) {
     complete(seq);
     state(executor_.launched.back(), Residency::kParked, ParkReason::kIdle);
     submit_one();
