@@ -6,6 +6,7 @@
 """
 import pathlib
 import re
+import subprocess
 import sys
 
 BLOCK = re.compile(r"<!--\s*from\s+(\S+)\s*-->\s*\n```(?:cpp|c\+\+|c|sh|bash)\n(.*?)```", re.DOTALL)
@@ -55,6 +56,8 @@ def main():
         for path in root.glob(pattern):
             count += 1
             errors += check(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"), read)
+    if subprocess.run([sys.executable, root / "tools/readme_table.py", "--check"], check=False).returncode != 0:
+        errors.append("README.md: a measured table differs from bench/results")
     for error in errors:
         print(error)
     print(f"{count} documents, {len(errors)} errors")
