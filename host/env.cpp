@@ -17,8 +17,6 @@
 namespace ringbell::host {
 namespace {
 
-constexpr double kAny = 1e15;
-
 constexpr EnvRow kTable[] = {
     {EnvVar::kRank, "RINGBELL_RANK", EnvType::kInteger, 0, 7, false, nullptr, "(launcher)",
      "this process's rank; `ringbell run` sets it"},

@@ -44,7 +44,7 @@ std::array<std::uint8_t, 16> read_boot_id() {
   for (const char c : *text) {
     unsigned value = 0;
     if (std::from_chars(&c, &c + 1, value, 16).ec != std::errc{}) continue;  // the dashes
-    if (nibble < 32) id[nibble / 2] = static_cast<std::uint8_t>(id[nibble / 2] << 4 | value);
+    if (nibble < 32) id[nibble / 2] = static_cast<std::uint8_t>(unsigned{id[nibble / 2]} << 4 | value);
     ++nibble;
   }
   return id;

@@ -10,7 +10,7 @@ cd "$ROOT" || exit 3
 
 BUILD_PACKAGES=(g++ cmake ninja-build libboost-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev)
 TEST_PACKAGES=(libgtest-dev python3)
-LINT_PACKAGES=(clang-format clang-tidy shellcheck)
+LINT_PACKAGES=(clang-format clang-tidy codespell shellcheck)
 ASSUME_YES="${ASSUME_YES:-0}"
 
 die() {  # die CODE TEXT...
@@ -35,7 +35,7 @@ have_package() {
     cmake) command -v cmake ;;
     ninja-build) command -v ninja ;;
     python3) command -v python3 ;;
-    clang-format | clang-tidy | shellcheck) command -v "$1" ;;
+    clang-format | clang-tidy | codespell | shellcheck) command -v "$1" ;;
     libboost-dev) have_header boost/version.hpp ;;
     libfmt-dev) have_header fmt/format.h ;;
     libspdlog-dev) have_header spdlog/spdlog.h ;;
