@@ -35,6 +35,15 @@ inline constexpr std::size_t kCacheLineBytes =
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::size_t kQuadBytes = 16;
 
+/// Bits that are set.
+RINGBELL_HD inline unsigned count_bits(std::uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<unsigned>(__popc(word));
+#else
+  return static_cast<unsigned>(__builtin_popcount(word));
+#endif
+}
+
 /// 16 bytes: the widest word that anything here moves at once.
 struct alignas(16) Quad {
   std::uint64_t lo;

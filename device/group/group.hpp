@@ -25,9 +25,10 @@ struct GroupShared {
   WaitRecord failure;
   std::uint64_t published_bytes;
   std::uint64_t launch_ns;
+  unsigned lanes;  // of the operation: whole teams from the first on
   Link links[kWireFormats];
-  Step steps[kSteps];                       // written before the barrier of the step before
-  RingCursor cursor;                        // of the lane that lays out steps
+  bool laid_ahead;  // rounds[0] is that of one more operation of the last one's shape; of the poll team
+  Round rounds[2];  // by parity; written before a barrier of the round before
   std::uint64_t credit_seen[kWireFormats];  // slots that the next rank is known to have freed
   Persistent persistent;                    // copy of the context's, while the worker runs
 };
@@ -35,9 +36,15 @@ struct GroupShared {
 template <class G>
 concept Group = requires(G& g, Edge edge, Status status, bool flag, std::uint64_t word) {
   { g.lane() } -> std::convertible_to<unsigned>;
-  { g.lanes() } -> std::convertible_to<unsigned>;
+  { g.all_lanes() } -> std::convertible_to<unsigned>;
   { g.shared() } -> std::same_as<GroupShared&>;
-  // All lanes. sync also orders memory among them; agree is a sync that returns the worst status of all lanes.
+  // Lanes that do the operation, and whether they are the poll team alone. Constant from kOpStart to kOpEnd; between
+  // operations only the poll team knows.
+  { g.lanes() } -> std::convertible_to<unsigned>;
+  { g.alone() } -> std::same_as<bool>;
+  // sync also orders memory among the lanes that meet; agree is a sync that returns their worst status. At kSlotRead
+  // and kSlotFill the operation's lanes meet, elsewhere all do; but a poll team that is alone passes kOpStart and
+  // kOpEnd by itself: the others stay at kOpStart.
   {g.sync(edge)};
   { g.agree(status, edge) } -> std::same_as<Status>;
   // Lanes that move one LL128 line together (a divisor of 8): called by all of them.
@@ -46,9 +53,11 @@ concept Group = requires(G& g, Edge edge, Status status, bool flag, std::uint64_
   { g.line_all(flag) } -> std::same_as<bool>;
   {g.line_sync()};                                     // they come together: what follows, they do by one instruction
   { G::kTeamQuads } -> std::convertible_to<unsigned>;  // command quads that one lane of a team reads
-  // Teams: lanes that step together (a warp). The first polls the queue, the last checks headers.
+  // Teams: lanes that step together (a warp). The first polls the queue; headers are looked after by the last, or by
+  // the first when it is alone.
   { g.in_poll_team() } -> std::same_as<bool>;
   { g.in_header_team() } -> std::same_as<bool>;
+  { g.in_layout_team() } -> std::same_as<bool>;  // of the operation's teams, the one that lays out rounds
   { g.team_lane() } -> std::convertible_to<unsigned>;
   { g.team_lanes() } -> std::convertible_to<unsigned>;
   { g.team_all(flag) } -> std::same_as<bool>;

@@ -15,6 +15,8 @@ class CpuGroup {
   static constexpr unsigned kTeamQuads = kCommandQuads;
   static constexpr unsigned lane() { return 0; }
   static constexpr unsigned lanes() { return 1; }
+  static constexpr unsigned all_lanes() { return 1; }
+  static constexpr bool alone() { return true; }
   GroupShared& shared() { return shared_; }
   static void sync(Edge) {}
   static Status agree(Status status, Edge) { return status; }
@@ -23,6 +25,7 @@ class CpuGroup {
   static void line_sync() {}
   static constexpr bool in_poll_team() { return true; }
   static constexpr bool in_header_team() { return true; }
+  static constexpr bool in_layout_team() { return true; }
   static constexpr unsigned team_lane() { return 0; }
   static constexpr unsigned team_lanes() { return 1; }
   static constexpr bool team_all(bool flag) { return flag; }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The lanes of a CUDA worker: one CTA of whole warps, at least two. Warp 0 polls the queue, the last warp checks
-// headers, eight neighbouring lanes move an LL128 line.
+// headers, eight neighbouring lanes move an LL128 line. A short message takes few warps: those that have no line would
+// still issue the code of every step (900 clocks), and one warp needs no barrier.
 //
 // Votes name their lanes in a mask, so lanes may come to them one by one; what a caller owes is that ALL lanes of the
 // mask come, equally often.
@@ -32,13 +33,26 @@ class CudaGroup {
   }
 
   __device__ unsigned lane() const { return here(threadIdx.x); }
-  __device__ unsigned lanes() const { return here(blockDim.x); }
+  __device__ unsigned all_lanes() const { return here(blockDim.x); }
+  // Not a member: `this` is passed to functions that are called, and a member would live in local memory.
+  __device__ unsigned lanes() const { return storage().shared.lanes; }
+  __device__ bool alone() const { return lanes() == kWarpLanes; }
   __device__ GroupShared& shared() { return storage().shared; }
 
-  __device__ void sync(Edge) { __syncthreads(); }
-  __device__ Status agree(Status status, Edge) {
-    if (__syncthreads_or(status != Status::kOk) == 0) return Status::kOk;
-    return worst_of_all(status);
+  __device__ void sync(Edge edge) {
+    if (of_slot(edge)) {
+      const unsigned participants = lanes();
+      participants == kWarpLanes ? team_sync() : slot_barrier(participants);
+    } else if (edge != Edge::kStart && in_poll_team() && alone()) {
+      team_sync();
+    } else {
+      __syncthreads();
+    }
+  }
+  __device__ Status agree(Status status, Edge edge) {
+    const unsigned participants = of_slot(edge) || alone() ? lanes() : all_lanes();
+    if (!any(status != Status::kOk, edge, participants)) return Status::kOk;
+    return worst_of(status, edge, participants);
   }
 
   __device__ unsigned line_lane() const { return lane() % kLineLanes; }
@@ -46,7 +60,8 @@ class CudaGroup {
   __device__ void line_sync() { __syncwarp(line_mask()); }
 
   __device__ bool in_poll_team() const { return lane() < kWarpLanes; }
-  __device__ bool in_header_team() const { return lane() + kWarpLanes >= lanes(); }
+  __device__ bool in_header_team() const { return alone() ? in_poll_team() : lane() + kWarpLanes >= all_lanes(); }
+  __device__ bool in_layout_team() const { return lane() / kWarpLanes == (alone() ? 0 : 1); }
   __device__ unsigned team_lane() const { return lane() % kWarpLanes; }
   __device__ static constexpr unsigned team_lanes() { return kWarpLanes; }
   __device__ bool team_all(bool flag) { return __all_sync(kAllLanes, flag) != 0; }
@@ -68,12 +83,42 @@ class CudaGroup {
     return value;
   }
 
+  // Barrier 0 is the one of all lanes, 1 that of the operation's.
+  __device__ static constexpr bool of_slot(Edge edge) { return edge == Edge::kSlotRead || edge == Edge::kSlotFill; }
+  // Numbers as immediates: a barrier named by a register would reserve all sixteen.
+  __device__ static void slot_barrier(unsigned participants) {
+    asm volatile("barrier.cta.sync 1, %0;" : : "r"(participants) : "memory");
+  }
+  __device__ static bool slot_barrier_or(bool flag, unsigned participants) {
+    unsigned any;
+    asm volatile(
+        "{ .reg .pred in, out; setp.ne.u32 in, %1, 0; barrier.cta.red.or.pred out, 1, %2, in; selp.u32 %0, 1, 0, out; }"
+        : "=r"(any)
+        : "r"(static_cast<unsigned>(flag)), "r"(participants)
+        : "memory");
+    return any != 0;
+  }
+  /// A barrier. @return true to all participants if `flag` is true for any
+  __device__ bool any(bool flag, Edge edge, unsigned participants) {
+    if (participants == kWarpLanes) {
+      team_sync();
+      return __any_sync(kAllLanes, flag) != 0;
+    }
+    return of_slot(edge) ? slot_barrier_or(flag, participants) : __syncthreads_or(flag) != 0;
+  }
+  __device__ void wide_barrier(Edge edge, unsigned participants) {
+    of_slot(edge) ? slot_barrier(participants) : __syncthreads();
+  }
+
   // The lanes differ in what they saw. No barrier after the last read: the next agree() has one before its first write.
-  __device__ RINGBELL_NOINLINE Status worst_of_all(Status status) {
+  __device__ RINGBELL_NOINLINE Status worst_of(Status status, Edge edge, unsigned participants) {
+    if (participants == kWarpLanes) {
+      return static_cast<Status>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(status)));
+    }
     if (threadIdx.x == 0) storage().worst = 0;
-    __syncthreads();
+    wide_barrier(edge, participants);
     atomicMax(&storage().worst, static_cast<std::uint32_t>(status));
-    __syncthreads();
+    wide_barrier(edge, participants);
     return static_cast<Status>(storage().worst);
   }
 };

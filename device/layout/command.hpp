@@ -7,6 +7,7 @@
 #define RINGBELL_DEVICE_LAYOUT_COMMAND_HPP_
 
 #include "device/config.hpp"
+#include "device/layout/ll128_line.hpp"
 #include "device/layout/ll_line.hpp"
 #include "device/ringbell_types.hpp"
 
@@ -27,7 +28,7 @@ struct Command {
   void* out;
   std::uint64_t count;        // elements
   std::uint64_t tag;          // caller's own; compared between ranks
-  std::uint32_t chunk_bytes;  // ring: bytes of one chunk, multiple of 16, at most slot_bytes
+  std::uint32_t chunk_bytes;  // ring: bytes of one chunk, multiple of 16, at most slot_bytes; one round: spread evenly
   CommandKind kind;
   std::uint8_t flags;
   DType dtype;
@@ -71,6 +72,23 @@ RINGBELL_HD inline Quad quad(std::uint64_t lo, std::uint32_t hi, std::uint32_t f
 }
 RINGBELL_HD constexpr std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
 RINGBELL_HD constexpr std::uint32_t high(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32); }
+
+inline constexpr std::uint32_t kMaxLines = 0xffff;
+
+// What the worker would need many instructions for; the host has them for nothing.
+RINGBELL_HD constexpr std::uint32_t element_shift(DType dtype) {
+  const std::size_t bytes = dtype_bytes(dtype);
+  return bytes == 8 ? 3 : bytes == 4 ? 2 : bytes == 2 ? 1 : 0;
+}
+RINGBELL_HD constexpr std::uint32_t chunk_lines(const Command& c) {
+  const std::uint64_t bytes = c.count << element_shift(c.dtype);
+  const std::uint64_t chunk = c.chunk_bytes < bytes ? c.chunk_bytes : bytes;
+  const std::uint32_t line = c.protocol == Protocol::kLL      ? kLlPayloadBytes
+                             : c.protocol == Protocol::kLL128 ? kLl128PayloadBytes
+                                                              : kQuadBytes;
+  const std::uint64_t lines = (chunk + line - 1) / line;
+  return lines < kMaxLines ? static_cast<std::uint32_t>(lines) : kMaxLines;
+}
 }  // namespace command_detail
 
 /// Quad i of a command: 12 bytes payload, 4 bytes flag.
@@ -84,7 +102,7 @@ RINGBELL_HD inline Quad command_pack(const Command& c, unsigned i, std::uint32_t
     case 0: return quad(reinterpret_cast<std::uintptr_t>(c.in), low(c.count), flag);
     case 1: return quad(reinterpret_cast<std::uintptr_t>(c.out), high(c.count), flag);
     case 2: return quad(c.tag, c.chunk_bytes, flag);
-    default: return quad(what, 0, flag);
+    default: return quad(what, chunk_lines(c) | element_shift(c.dtype) << 16, flag);
   }
 }
 
@@ -105,6 +123,14 @@ RINGBELL_HD inline Command command_unpack(const Quad q[kCommandQuads]) {
   c.protocol = static_cast<Protocol>(what >> 40 & 0xff);
   c.channels = static_cast<std::uint16_t>(what >> 48);
   return c;
+}
+
+/// Bytes of the message of a command as it came, and lines of its wire format in a chunk (65535: or more).
+RINGBELL_HD inline std::uint64_t command_bytes(const Quad q[kCommandQuads], std::uint64_t count) {
+  return count << (q[3].hi >> 16 & 3);
+}
+RINGBELL_HD inline std::uint32_t command_lines(const Quad q[kCommandQuads]) {
+  return static_cast<std::uint32_t>(q[3].hi) & command_detail::kMaxLines;
 }
 
 }  // namespace ringbell::device

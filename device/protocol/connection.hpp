@@ -36,6 +36,14 @@ class Connection {
  protected:
   RINGBELL_TARGET bool does(Verb part) const { return has(step_.verb, part); }
 
+  // The chunk in the caller's buffers.
+  RINGBELL_TARGET const std::byte* input() const {
+    return static_cast<const std::byte*>(g_.shared().op.command.in) + step_.begin;
+  }
+  RINGBELL_TARGET std::byte* output() const {
+    return static_cast<std::byte*>(g_.shared().op.command.out) + step_.begin;
+  }
+
   /// Every lane that will store waits for room in the next rank's slot by itself: the credit is local memory.
   RINGBELL_TARGET Status wait_credit() {
     if (progress_.room != 0) return Status::kOk;

@@ -51,8 +51,8 @@ class LlProtocol : public Connection<M, G, wire_index(Protocol::kLL)> {
   /// This lane's lines from byte *from_at on. @return false when one is late: *from_at is its byte. Stepping out before
   /// the long wait keeps the loop's registers out of it.
   RINGBELL_TARGET RINGBELL_INLINE bool pass(std::uint32_t* from_at) {
-    const std::byte* const in = step_.in;
-    std::byte* const out = step_.out;
+    const std::byte* const in = this->input();
+    std::byte* const out = this->output();
     const auto* const from = reinterpret_cast<const LlLine*>(step_.from);
     auto* const to = reinterpret_cast<LlLine*>(step_.to);
     const std::uint32_t bytes = step_.bytes;

@@ -49,8 +49,8 @@ class Ll128Protocol : public Connection<M, G, wire_index(Protocol::kLL128)> {
 
   /// As LlProtocol's, in lines; the answer is the same for all lanes of a line.
   RINGBELL_TARGET RINGBELL_INLINE bool pass(std::uint32_t* from_line) {
-    const std::byte* const in = step_.in;
-    std::byte* const out = step_.out;
+    const std::byte* const in = this->input();
+    std::byte* const out = this->output();
     const auto* const from = reinterpret_cast<const Ll128Line*>(step_.from);
     auto* const to = reinterpret_cast<Ll128Line*>(step_.to);
     const std::uint32_t bytes = step_.bytes;

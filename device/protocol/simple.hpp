@@ -49,8 +49,8 @@ class SimpleProtocol : public Connection<M, G, wire_index(Protocol::kSimple)> {
   static constexpr std::uint32_t kPack = kQuadBytes;
 
   RINGBELL_TARGET void pass() {
-    const std::byte* const in = step_.in;
-    std::byte* const out = step_.out;
+    const std::byte* const in = this->input();
+    std::byte* const out = this->output();
     const std::byte* const from = step_.from;
     std::byte* const to = step_.to;
     const std::uint32_t bytes = step_.bytes;

@@ -8,45 +8,64 @@
 #include "device/protocol/ll.hpp"
 #include "device/protocol/ll128.hpp"
 #include "device/protocol/simple.hpp"
+#include "device/worker/header_check.hpp"
 
 namespace ringbell::device {
 
-/// Runs the operation in g.shared().op, whose first steps begin_operation has laid out. `in` may equal `out`: a chunk
-/// of `out` is written only after this rank's input of that chunk went into the ring. world >= 2.
+/// One step over the operation's wire format.
+template <class M, Group G>
+RINGBELL_TARGET RINGBELL_INLINE Status do_step(const WorkerContext& ctx, G& g, const Step& step, Progress& progress) {
+  switch (g.shared().op.command.protocol) {
+    case Protocol::kLL: return LlProtocol<M, G>(ctx, g, step, progress).move();
+    case Protocol::kLL128: return Ll128Protocol<M, G>(ctx, g, step, progress).move();
+    case Protocol::kSimple: return SimpleProtocol<M, G>(ctx, g, step, progress).move();
+    case Protocol::kAuto: break;  // the planner never leaves it open
+  }
+  return Status::kInvalidArgument;
+}
+
+/// Runs the operation in g.shared().op, whose first round is laid out. Called by the operation's lanes. If they are a
+/// team alone, it sends headers before it waits for anything of this operation, and looks at the peers' when it has
+/// sent everything. `in` may equal `out`: a chunk of `out` is written only after this rank's input of that chunk went
+/// into the ring. world >= 2, bytes > 0.
 /// @param status of this lane so far: one that is not kOk ends the first step that has a barrier, for all lanes
 template <class M, Group G>
 RINGBELL_TARGET Status ring_all_reduce(const WorkerContext& ctx, G& g, Status status) {
   GroupShared& shared = g.shared();
-  // A lane that has no line of a short chunk lays out the next steps, and none of the team that waits for headers.
-  const bool lays_out = g.lane() == g.lanes() / 2;
-  const unsigned wire = wire_index(shared.op.command.protocol);
+  const Operation& op = shared.op;
+  const unsigned wire = wire_index(op.command.protocol);
   Progress progress;
   progress.carried = status;
   progress.room =
       ctx.layout.slots - static_cast<std::uint32_t>(shared.persistent.epochs[wire].send - shared.credit_seen[wire]);
-  for (std::uint32_t number = 0;; ++number) {
-    const Step& step = shared.steps[number % kSteps];
-    if (step.verb == Verb::kNone) break;
-    if (g.lane() == 0) shared.op.step = number + 1;  // told when a wait is slow or fails
-    // This step's barrier hands them over.
-    if (lays_out && has(step.verb, Verb::kRecv)) {
-      lay_out_steps(ctx, shared.op, shared.links, &shared.cursor, shared.steps);
+  for (unsigned parity = 0;; parity ^= 1) {
+    const Round& round = shared.rounds[parity];
+    for (std::uint32_t at = 0; at < round.steps; ++at) {
+      const Step& step = round.step[at];
+      // Only the last round has empty chunks: this step and the one before end with a barrier. The one before was the
+      // last that a lane could be late for with the round before this, whose place the next round takes; this one's
+      // hands the next round over.
+      if (at == 2 && !round.last && g.in_layout_team()) {
+        lay_out_round(ctx, op, shared.links, round.end, round.epochs, &shared.rounds[parity ^ 1], g.team_lane(),
+                      g.team_lanes());
+      }
+      if (step.first_in && g.alone()) send_headers<M>(ctx, g);
+      if (g.lane() == 0) ++shared.op.step;  // told when a wait is slow or fails
+      status = do_step<M>(ctx, g, step, progress);
+      if (status != Status::kOk) return status;
+      if (step.last_out && g.alone()) {
+        status = check_headers<M>(ctx, g);
+        if (status != Status::kOk) return status;
+      }
     }
-    status = Status::kInvalidArgument;
-    switch (shared.op.command.protocol) {
-      case Protocol::kLL: status = LlProtocol<M, G>(ctx, g, step, progress).move(); break;
-      case Protocol::kLL128: status = Ll128Protocol<M, G>(ctx, g, step, progress).move(); break;
-      case Protocol::kSimple: status = SimpleProtocol<M, G>(ctx, g, step, progress).move(); break;
-      case Protocol::kAuto: break;  // the planner never leaves it open
+    if (!round.last) continue;
+    // Nobody else reads them before the next operation's first barrier.
+    if (g.lane() == 0) {
+      shared.persistent.epochs[wire] = round.epochs;
+      shared.credit_seen[wire] = round.epochs.send - ctx.layout.slots + progress.room;
     }
-    if (status != Status::kOk) return status;
+    return progress.carried;  // the last step had a barrier: it is kOk
   }
-  // Nobody else reads them before the next operation's first barrier.
-  if (g.lane() == 0) {
-    shared.persistent.epochs[wire] = shared.cursor.epochs;
-    shared.credit_seen[wire] = shared.cursor.epochs.send - ctx.layout.slots + progress.room;
-  }
-  return progress.carried;  // an operation without steps has no barrier of its own
 }
 
 /// world == 1: a copy.

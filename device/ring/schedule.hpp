@@ -12,17 +12,6 @@
 
 namespace ringbell::device {
 
-/// Chunk that position `index` receives at reduce-scatter step 1 .. world - 1 (and sends at step 0 .. world - 2, one
-/// step after it received it). Step 0 receives nothing.
-RINGBELL_HD constexpr std::uint32_t reduce_scatter_chunk(std::uint32_t index, std::uint32_t step, std::uint32_t world) {
-  return (index + 2 * world - 1 - step) % world;
-}
-
-/// Chunk that position `index` receives at all-gather step 1 .. world - 1.
-RINGBELL_HD constexpr std::uint32_t all_gather_chunk(std::uint32_t index, std::uint32_t step, std::uint32_t world) {
-  return (index + 2 * world - step) % world;
-}
-
 /// Chunk that position `index` takes at step 0 .. ring_steps - 1 of a round: every step goes one chunk back.
 RINGBELL_HD constexpr std::uint32_t ring_chunk(std::uint32_t index, std::uint32_t step, std::uint32_t world) {
   const std::uint32_t chunk = index + 2 * world - 1 - step;  // below 3 * world
@@ -64,13 +53,18 @@ RINGBELL_HD constexpr std::uint64_t ceil_divide(std::uint64_t value, std::uint32
   return (value + divisor - 1) / divisor;
 }
 
-/// Bytes of a chunk of the round that starts at `offset`: the planned size, or less in the last round.
+/// The chunk that spreads `bytes` evenly over `world` ranks.
+RINGBELL_HD constexpr std::uint64_t even_chunk_bytes(std::uint64_t bytes, std::uint32_t world) {
+  return (ceil_divide(bytes, world) + 15) / 16 * 16;
+}
+
+/// Bytes of a chunk of the round that starts at `offset`: the planned size, or less in a last round that is not the
+/// first (whoever planned a call of one round has spread it evenly).
 RINGBELL_HD constexpr std::uint64_t round_chunk_bytes(std::uint64_t bytes, std::uint64_t offset,
                                                       std::uint64_t chunk_bytes, std::uint32_t world) {
   const std::uint64_t left = bytes - offset;
-  if (left >= chunk_bytes * world) return chunk_bytes;
-  const std::uint64_t even = (ceil_divide(left, world) + 15) / 16 * 16;
-  return even < chunk_bytes ? even : chunk_bytes;
+  if (offset == 0 || left >= chunk_bytes * world) return chunk_bytes;
+  return even_chunk_bytes(left, world);  // not more: left is less than `world` chunks of a multiple of 16
 }
 
 struct ByteRange {
@@ -86,17 +80,32 @@ RINGBELL_HD constexpr ByteRange chunk_range(std::uint64_t bytes, std::uint64_t o
   return {begin, bytes - begin < round_chunk ? bytes - begin : round_chunk};
 }
 
-static_assert(ring_chunk(1, 0, 4) == reduce_scatter_chunk(1, 0, 4) &&
-              ring_chunk(1, 3, 4) == reduce_scatter_chunk(1, 3, 4));
-static_assert(ring_chunk(1, 4, 4) == all_gather_chunk(1, 1, 4) && ring_chunk(3, 6, 4) == all_gather_chunk(3, 3, 4));
+/// Chunks of a round that hold anything, the first ones. @param left bytes of the round, at most `world` chunks; not 0
+RINGBELL_HD constexpr std::uint32_t filled_chunks(std::uint32_t left, std::uint32_t chunk_bytes) {
+  std::uint32_t filled = 1;
+  RINGBELL_UNROLL
+  for (std::uint32_t chunk = 1; chunk < kMaxRanks; ++chunk) filled += chunk * chunk_bytes < left ? 1 : 0;
+  return filled;
+}
+
+/// The steps of position `index` whose chunk is one of the first `filled`: bit `step` for each.
+RINGBELL_HD constexpr std::uint32_t filled_steps(std::uint32_t index, std::uint32_t filled, std::uint32_t world) {
+  // Steps take chunks downwards, around and around: chunks as bits from the highest down, three times, from the first.
+  const std::uint32_t down = ((1u << filled) - 1) << (world - filled);
+  const std::uint32_t first = world - 1 - ring_chunk(index, 0, world);
+  return (down | down << world | down << 2 * world) >> first & ((1u << ring_steps(world)) - 1);
+}
+
+static_assert(ring_chunk(1, 0, 4) == 0 && ring_chunk(0, 0, 4) == 3 && ring_chunk(1, 4, 4) == 0);
+// Every step's receive is the previous position's send of the step before.
+static_assert(ring_chunk(1, 1, 4) == ring_chunk(0, 0, 4) && ring_chunk(0, 6, 4) == ring_chunk(3, 5, 4));
+static_assert(ring_chunk(2, 3, 4) == 2);  // after world - 1 steps position p holds chunk p whole
 static_assert(ring_verb(0, 2) == Verb::kSend && ring_verb(1, 2) == Verb::kRecvReduceCopySend);
 static_assert(ring_verb(2, 2) == Verb::kRecvCopy && ring_verb(1, 3) == Verb::kRecvReduceSend);
-// Every step's receive is the previous position's send of the step before.
-static_assert(reduce_scatter_chunk(1, 1, 4) == reduce_scatter_chunk(0, 0, 4));
-static_assert(reduce_scatter_chunk(2, 3, 4) == 2);  // after world - 1 steps position p holds chunk p whole
-static_assert(all_gather_chunk(2, 0, 4) == 2 && all_gather_chunk(3, 1, 4) == all_gather_chunk(2, 0, 4));
-static_assert(first_fold(2, 4) == 3 && reduce_scatter_chunk(3, 0, 4) == 2);
+static_assert(first_fold(2, 4) == 3 && ring_chunk(3, 0, 4) == 2);
 static_assert(chunk_range(100, 0, 32, 3).bytes == 4 && chunk_range(100, 0, 64, 3).bytes == 0);
+static_assert(filled_chunks(100, 32) == 4 && filled_chunks(96, 32) == 3 && filled_chunks(1, 16) == 1);
+static_assert(filled_steps(1, 4, 4) == 0x7f && filled_steps(0, 1, 2) == 0b010 && filled_steps(1, 1, 2) == 0b101);
 
 }  // namespace ringbell::device
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The ringbell authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The steps of one ring AllReduce as addresses and flags, laid out by lane 0 ahead of the barrier that hands them to
-// the others: 512 lanes that worked them out for themselves would keep them in 512 sets of registers. Moves nothing.
+// The steps of one ring AllReduce as addresses and flags, laid out a round ahead by one team, a step a lane: 512 lanes
+// that worked them out for themselves would keep them in 512 sets of registers. Moves nothing.
 #ifndef RINGBELL_DEVICE_RING_STEP_HPP_
 #define RINGBELL_DEVICE_RING_STEP_HPP_
 
@@ -25,32 +25,29 @@ RINGBELL_HD inline Link make_link(const WorkerContext& ctx, unsigned wire) {
           static_cast<std::uint32_t>(ctx.layout.slot(wire, 0, 1) - first), ctx.layout.slots};
 }
 
-/// One step: one pass over one chunk that is not empty.
+/// One pass over one chunk that is not empty.
 struct Step {
-  const std::byte* in;  // the chunk in the caller's buffers
-  std::byte* out;
-  std::byte* from;  // slots
+  std::uint64_t begin;  // of the chunk in the message
+  std::byte* from;      // slots
   std::byte* to;
   std::uint64_t recv_epoch;
   std::uint64_t send_epoch;
   std::uint64_t recv_flag;  // of the wire format; 0 in Simple
   std::uint64_t send_flag;
   std::uint32_t bytes;
-  Verb verb;   // kNone: there is no such step, the operation is over
-  bool clean;  // the slot read must be zeroed before it is freed
+  Verb verb;
+  bool clean;     // the slot read must be zeroed before it is freed
+  bool first_in;  // the operation's first step that receives
+  bool last_out;  // the operation's last step that passes anything on: the others get nothing more from this rank
 };
 
-/// At most: one that slow lanes are still in, the current one, and two ahead.
-inline constexpr unsigned kSteps = 4;
-
-/// How far the layout has come. Epochs are those of the operation's wire format.
-struct RingCursor {
-  std::uint64_t offset;  // of the round
-  std::uint32_t chunk_bytes;
-  std::uint32_t step;    // next one of the round
-  std::uint32_t number;  // next one of the operation
-  unsigned wire;
-  Epochs epochs;
+/// One trip of `world` chunks around the ring: its steps, and where the next one starts.
+struct Round {
+  Step step[ring_steps(kMaxRanks)];
+  std::uint64_t end;    // byte of the message
+  Epochs epochs;        // of the operation's wire format
+  std::uint32_t steps;  // without those of empty chunks
+  bool last;
 };
 
 RINGBELL_HD inline std::uint64_t wire_flag(unsigned wire, std::uint64_t epoch) {
@@ -59,55 +56,51 @@ RINGBELL_HD inline std::uint64_t wire_flag(unsigned wire, std::uint64_t epoch) {
                                                 : 0;
 }
 
-RINGBELL_HD inline RingCursor first_step(const Command& command, std::uint64_t bytes, std::uint32_t world,
-                                         const Epochs* epochs) {
-  const unsigned wire = wire_index(command.protocol);
-  const auto chunk = static_cast<std::uint32_t>(round_chunk_bytes(bytes, 0, command.chunk_bytes, world));
-  return {0, chunk, 0, 0, wire, epochs[wire]};
-}
-
-/// Lays out the next steps up to one that receives, which ends with a barrier, or to the end of the operation.
-/// @param steps kSteps of them; step `number` goes to number % kSteps
-RINGBELL_HD RINGBELL_NOINLINE inline void lay_out_steps(const WorkerContext& ctx, const Operation& op,
-                                                        const Link* links, RingCursor* cursor, Step* steps) {
-  RingCursor& now = *cursor;
-  const Link& link = links[now.wire];
-  for (;;) {
-    if (now.step == ring_steps(ctx.world)) {
-      now.step = 0;
-      now.offset += std::uint64_t{ctx.world} * now.chunk_bytes;
-      if (now.offset < op.bytes) {
-        now.chunk_bytes =
-            static_cast<std::uint32_t>(round_chunk_bytes(op.bytes, now.offset, op.command.chunk_bytes, ctx.world));
-      }
+/// Lays out the round that starts at byte `offset` and slot uses `epochs`. Called by all lanes of a team with equal
+/// arguments; complete once they have met. Of the operation it looks at bytes, protocol and chunk_bytes only.
+/// @param offset below op.bytes
+RINGBELL_HD RINGBELL_NOINLINE inline void lay_out_round(const WorkerContext& ctx, const Operation& op,
+                                                        const Link* links, std::uint64_t offset, Epochs epochs,
+                                                        Round* round, unsigned lane, unsigned lanes) {
+  const std::uint32_t world = ctx.world;
+  const unsigned wire = wire_index(op.command.protocol);
+  const Link link = links[wire];
+  const auto chunk_bytes =
+      static_cast<std::uint32_t>(round_chunk_bytes(op.bytes, offset, op.command.chunk_bytes, world));
+  const std::uint32_t whole = world * chunk_bytes;
+  const bool last = op.bytes - offset <= whole;
+  const std::uint32_t bytes = last ? static_cast<std::uint32_t>(op.bytes - offset) : whole;
+  const std::uint32_t last_step = ring_steps(world) - 1;  // it alone passes nothing on, as the first receives nothing
+  const std::uint32_t steps = filled_steps(ctx.ring_index, filled_chunks(bytes, chunk_bytes), world);
+  const std::uint32_t passing = steps & ((1u << last_step) - 1);
+  RINGBELL_ROLLED
+  for (std::uint32_t at = lane; at <= last_step + 1; at += lanes) {
+    const std::uint32_t before = count_bits(steps & ((1u << at) - 1));
+    if (at > last_step) {
+      round->end = offset + whole;
+      round->epochs.send = epochs.send + count_bits(passing);
+      round->epochs.recv = epochs.recv + before - (steps & 1);
+      round->steps = before;
+      round->last = last;
+      break;
     }
-    Step& step = steps[now.number % kSteps];
-    if (now.offset >= op.bytes) {
-      step.verb = Verb::kNone;
-      return;
-    }
-    const ByteRange range =
-        chunk_range(op.bytes, now.offset, now.chunk_bytes, ring_chunk(ctx.ring_index, now.step, ctx.world));
-    const Verb verb = ring_verb(now.step, ctx.world);
-    ++now.step;
-    if (range.bytes == 0) continue;  // both ends know it
-    ++now.number;
-    step.in = static_cast<const std::byte*>(op.command.in) + range.begin;
-    step.out = static_cast<std::byte*>(op.command.out) + range.begin;
-    step.from = link.recv_slots + (now.epochs.recv & (link.slots - 1)) * link.slot_bytes;
-    step.to = link.send_slots + (now.epochs.send & (link.slots - 1)) * link.slot_bytes;
-    step.recv_epoch = now.epochs.recv;
-    step.send_epoch = now.epochs.send;
-    step.recv_flag = wire_flag(now.wire, now.epochs.recv);
-    step.send_flag = wire_flag(now.wire, now.epochs.send);
-    step.bytes = static_cast<std::uint32_t>(range.bytes);
-    step.verb = verb;
-    step.clean = now.wire == wire_index(Protocol::kLL) && ll_must_clean(now.epochs.recv, link.slots);
-    if (has(verb, Verb::kPass)) ++now.epochs.send;
-    if (has(verb, Verb::kRecv)) {
-      ++now.epochs.recv;
-      return;
-    }
+    if ((steps >> at & 1) == 0) continue;  // both ends know that the chunk is empty
+    const std::uint32_t begin = ring_chunk(ctx.ring_index, at, world) * chunk_bytes;
+    const std::uint64_t send = epochs.send + before;
+    const std::uint64_t recv = epochs.recv + before - (steps & 1);
+    Step& step = round->step[before];
+    step.begin = offset + begin;
+    step.from = link.recv_slots + (static_cast<std::uint32_t>(recv) & (link.slots - 1)) * link.slot_bytes;
+    step.to = link.send_slots + (static_cast<std::uint32_t>(send) & (link.slots - 1)) * link.slot_bytes;
+    step.recv_epoch = recv;
+    step.send_epoch = send;
+    step.recv_flag = wire_flag(wire, recv);
+    step.send_flag = wire_flag(wire, send);
+    step.bytes = bytes - begin < chunk_bytes ? bytes - begin : chunk_bytes;
+    step.verb = ring_verb(at, world);
+    step.clean = wire == wire_index(Protocol::kLL) && ll_must_clean(recv, link.slots);
+    step.first_in = offset == 0 && at > 0 && before == (steps & 1);
+    step.last_out = last && at < last_step && passing >> at == 1;
   }
 }
 

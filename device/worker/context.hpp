@@ -55,14 +55,16 @@ struct WorkerContext {
 };
 static_assert(std::is_trivially_copyable_v<WorkerContext>);
 
-/// What one operation needs besides the context; the same in every lane but for `record`.
+inline constexpr unsigned kHeaderWords = 10;
+
+/// What one operation needs besides the context; the same in every lane.
 struct Operation {
   Command command;
   std::uint64_t seq;
   std::uint64_t index;  // op_index: header flag and parity
   std::uint64_t bytes;
-  std::uint32_t step;      // ring step, for reports
-  std::uint32_t park_bit;  // this rank's lease is over
+  std::uint32_t step;                  // ring step, for reports
+  std::uint32_t header[kHeaderWords];  // what this rank tells the others; see header.hpp
 };
 
 }  // namespace ringbell::device

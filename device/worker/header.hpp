@@ -14,7 +14,6 @@
 
 namespace ringbell::device {
 
-inline constexpr unsigned kHeaderWords = 10;
 inline constexpr unsigned kHeaderPark = 9;       // the one word that may differ: "my lease is over"
 inline constexpr unsigned kHeaderFirstCall = 2;  // words before it are the issue number: told, not compared
 
@@ -24,20 +23,19 @@ RINGBELL_HD constexpr std::uint32_t header_call(const Operation& op) {
          static_cast<std::uint32_t>(op.command.algorithm) << 16 | static_cast<std::uint32_t>(op.command.protocol) << 24;
 }
 
-/// Word `i` of this rank's header.
-RINGBELL_HD inline std::uint32_t header_word(const Operation& op, unsigned i) {
-  switch (i) {
-    case 0: return static_cast<std::uint32_t>(op.seq);
-    case 1: return static_cast<std::uint32_t>(op.seq >> 32);
-    case 2: return static_cast<std::uint32_t>(op.command.count);
-    case 3: return static_cast<std::uint32_t>(op.command.count >> 32);
-    case 4: return header_call(op);
-    case 5: return op.command.chunk_bytes;
-    case 6: return static_cast<std::uint32_t>(op.command.tag);
-    case 7: return static_cast<std::uint32_t>(op.command.tag >> 32);
-    case 8: return static_cast<std::uint32_t>(op.command.channels);
-    default: return op.park_bit;
-  }
+/// Writes this rank's header. @param park this rank's lease is over
+RINGBELL_HD inline void write_header(Operation* op, bool park) {
+  const Command& command = op->command;
+  op->header[0] = static_cast<std::uint32_t>(op->seq);
+  op->header[1] = static_cast<std::uint32_t>(op->seq >> 32);
+  op->header[2] = static_cast<std::uint32_t>(command.count);
+  op->header[3] = static_cast<std::uint32_t>(command.count >> 32);
+  op->header[4] = header_call(*op);
+  op->header[5] = command.chunk_bytes;
+  op->header[6] = static_cast<std::uint32_t>(command.tag);
+  op->header[7] = static_cast<std::uint32_t>(command.tag >> 32);
+  op->header[8] = command.channels;
+  op->header[kHeaderPark] = park ? 1 : 0;
 }
 
 template <class M>
@@ -54,7 +52,7 @@ RINGBELL_TARGET void send_headers(const WorkerContext& ctx, G& g) {
     const unsigned peer = i / kHeaderWords;
     if (peer == ctx.rank) continue;
     auto* line = reinterpret_cast<HeaderLine*>(ctx.window[peer] + WindowLayout::header_offset(ctx.rank, op.index));
-    M::store_relaxed(&line->word[i % kHeaderWords], flag | header_word(op, i % kHeaderWords));
+    M::store_relaxed(&line->word[i % kHeaderWords], flag | op.header[i % kHeaderWords]);
   }
 }
 
@@ -86,7 +84,7 @@ RINGBELL_TARGET RINGBELL_NOINLINE unsigned find_disagreement(const WorkerContext
       const std::uint64_t value = M::load_relaxed(&line->word[i]);
       arrived = arrived && ll_word_ready(value, flag);
       if (i >= kHeaderFirstCall && i < kHeaderPark) {
-        differs = differs || static_cast<std::uint32_t>(value) != header_word(op, i);
+        differs = differs || static_cast<std::uint32_t>(value) != op.header[i];
       }
     }
     if (arrived && differs) return peer;

@@ -33,7 +33,7 @@ RINGBELL_TARGET Status check_headers(const WorkerContext& ctx, G& g) {
     const auto word = static_cast<std::uint32_t>(value);
     if (mine && i % kHeaderWords == kHeaderPark) any_park = any_park || word != 0;
     if (mine && i % kHeaderWords >= kHeaderFirstCall && i % kHeaderWords < kHeaderPark) {
-      differs = differs || word != header_word(op, i % kHeaderWords);
+      differs = differs || word != op.header[i % kHeaderWords];
     }
   }
   any_park = !g.team_all(!any_park);

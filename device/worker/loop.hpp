@@ -32,31 +32,89 @@ RINGBELL_TARGET Verdict idle_look(const WorkerContext& ctx, G& g, std::uint64_t 
   return Verdict::kRun;
 }
 
-/// Team lane 0. The parts of the operation that are not in the command.
+/// Team lane 0. True if this operation must be the last of the launch.
 template <class M, Group G>
-RINGBELL_TARGET void begin_operation(const WorkerContext& ctx, G& g) {
+RINGBELL_TARGET bool lease_is_over(const WorkerContext& ctx, G& g) {
+  GroupShared& shared = g.shared();
+  const std::uint64_t now = M::now_ns();
+  if (now - shared.launch_ns < ctx.lease_ns) return false;
+  if ((M::load_relaxed(&ctx.control->control.request) & kRequestHold) == 0) return true;
+  shared.launch_ns = now;  // held: a new lease
+  return false;
+}
+
+/// Team lane 0. The operation, from the command.
+template <class M, Group G>
+RINGBELL_TARGET void unpack_operation(const WorkerContext& ctx, G& g) {
   GroupShared& shared = g.shared();
   Operation& op = shared.op;
-  op.command = command_unpack(shared.command_quad);
+  const Command command = command_unpack(shared.command_quad);
+  const std::uint64_t bytes = command_bytes(shared.command_quad, command.count);
+  shared.laid_ahead = shared.laid_ahead && bytes == op.bytes && command.chunk_bytes == op.command.chunk_bytes &&
+                      command.protocol == op.command.protocol;
+  op.command = command;
+  op.bytes = bytes;
   op.seq = shared.persistent.next_seq;
   op.index = shared.persistent.op_index;
-  op.bytes = op.command.count * dtype_bytes(op.command.dtype);
   op.step = 0;
-  op.park_bit = 0;
   shared.park_after = (op.command.flags & kFlagLastOfBurst) != 0 ? ParkReason::kBurstEnd : ParkReason::kNone;
   shared.failure_taken = 0;
   shared.published_bytes = 0;
-  if (op.command.kind == CommandKind::kAllReduce && ctx.world > 1) {
-    shared.cursor = first_step(op.command, op.bytes, ctx.world, shared.persistent.epochs);
-    lay_out_steps(ctx, op, shared.links, &shared.cursor, shared.steps);
+  const bool over = lease_is_over<M>(ctx, g);
+  if (over) shared.park_after = ParkReason::kLease;
+  write_header(&op, over);
+}
+
+/// How many of the group's lanes do an operation whose chunks have `lines` lines: whole teams, and either one team
+/// alone, or some beside the team that waits for headers, or all.
+template <class G>
+RINGBELL_TARGET unsigned lanes_to_take(G& g, Protocol protocol, std::uint32_t lines) {
+  const unsigned all = g.all_lanes();
+  const unsigned team = g.team_lanes();
+  const unsigned wanted = protocol == Protocol::kLL128 ? lines * G::kLineLanes : lines;
+  const unsigned whole = (wanted + team - 1) / team * team;
+  if (whole <= team) return team;
+  return whole + team <= all ? whole : all;
+}
+
+/// Poll team. The first round of the operation in shared.op, from the slot uses to come.
+template <class G>
+RINGBELL_TARGET void lay_out_first_round(const WorkerContext& ctx, G& g) {
+  GroupShared& shared = g.shared();
+  const Operation& op = shared.op;
+  lay_out_round(ctx, op, shared.links, 0, shared.persistent.epochs[wire_index(op.command.protocol)], &shared.rounds[0],
+                g.team_lane(), g.team_lanes());
+}
+
+template <class G>
+RINGBELL_TARGET bool has_rounds(const WorkerContext& ctx, G& g) {
+  const Operation& op = g.shared().op;
+  return op.command.kind == CommandKind::kAllReduce && op.bytes != 0 && ctx.world != 1;
+}
+
+/// Poll team, nothing to do. Calls repeat: the first round of another one like the last takes 0.4 us to lay out, which
+/// nobody waits for now.
+template <class G>
+RINGBELL_TARGET void lay_out_ahead(const WorkerContext& ctx, G& g) {
+  GroupShared& shared = g.shared();
+  g.team_sync();  // what lane 0 wrote when it completed the last one
+  if (shared.laid_ahead || !has_rounds(ctx, g)) return;
+  lay_out_first_round(ctx, g);
+  g.team_sync();
+  if (g.team_lane() == 0) shared.laid_ahead = true;
+  g.team_sync();
+}
+
+/// Poll team. Unpacks the command into the shared operation and lays out its first round, unless it has been.
+template <class M, Group G>
+RINGBELL_TARGET void begin_operation(const WorkerContext& ctx, G& g) {
+  GroupShared& shared = g.shared();
+  if (g.team_lane() == 0) {
+    unpack_operation<M>(ctx, g);
+    shared.lanes = lanes_to_take(g, shared.op.command.protocol, command_lines(shared.command_quad));
   }
-  if (M::now_ns() - shared.launch_ns < ctx.lease_ns) return;
-  if ((M::load_relaxed(&ctx.control->control.request) & kRequestHold) != 0) {
-    shared.launch_ns = M::now_ns();  // held: a new lease
-    return;
-  }
-  op.park_bit = 1;
-  shared.park_after = ParkReason::kLease;
+  g.team_sync();
+  if (!shared.laid_ahead && has_rounds(ctx, g)) lay_out_first_round(ctx, g);
 }
 
 /// Poll team. Waits for the next command and unpacks it into the shared operation, or passes on the decision to leave.
@@ -90,6 +148,7 @@ RINGBELL_TARGET void next_command(const WorkerContext& ctx, G& g, Verdict verdic
       }
       break;
     }
+    if (polls == 1) lay_out_ahead(ctx, g);
     if (polls % kPollsPerControl == 0) {
       if (g.team_lane() == 0) {
         const std::uint64_t now = M::now_ns();
@@ -100,13 +159,17 @@ RINGBELL_TARGET void next_command(const WorkerContext& ctx, G& g, Verdict verdic
     }
     M::idle_pause(polls);
   }
+  if (g.team_lane() == 0) shared.verdict = verdict;
+  if (verdict == Verdict::kRun) {
+    g.team_sync();
+    begin_operation<M>(ctx, g);
+  } else if (g.team_lane() == 0) {
+    shared.lanes = g.all_lanes();  // nobody stays at kOpStart
+  }
   g.team_sync();
-  if (g.team_lane() != 0) return;
-  shared.verdict = verdict;
-  if (verdict == Verdict::kRun) begin_operation<M>(ctx, g);
 }
 
-/// All lanes. Runs the operation; the last barrier is inside.
+/// The lanes that passed kOpStart. Runs the operation; the last barrier is inside.
 template <class M, Group G>
 RINGBELL_TARGET Status run_operation(const WorkerContext& ctx, G& g) {
   GroupShared& shared = g.shared();
@@ -114,15 +177,15 @@ RINGBELL_TARGET Status run_operation(const WorkerContext& ctx, G& g) {
   Status status = Status::kOk;
   if (op.command.kind == CommandKind::kAllReduce) {
     if (ctx.world == 1) {
-      copy_through<M>(g);
+      if (g.lane() < g.lanes()) copy_through<M>(g);
     } else {
-      // A team of its own waits for the headers at once, while the others move the lines of a short message; where one
-      // lane does everything, data goes first.
-      const bool spare_team = g.in_header_team() && !g.in_poll_team();
-      if (g.in_header_team()) send_headers<M>(ctx, g);
-      if (spare_team) status = check_headers<M>(ctx, g);
-      status = ring_all_reduce<M>(ctx, g, status);
-      if (g.in_header_team() && !spare_team && status == Status::kOk) status = check_headers<M>(ctx, g);
+      // A team of its own sends headers and waits for them at once, while the others move the lines; one team alone
+      // does both inside the ring.
+      if (g.in_header_team() && (!g.alone() || op.bytes == 0)) {
+        send_headers<M>(ctx, g);
+        status = check_headers<M>(ctx, g);
+      }
+      if (g.lane() < g.lanes() && op.bytes != 0) status = ring_all_reduce<M>(ctx, g, status);
     }
   }
   if constexpr (mutated<M>(Mutant::kNextBeforeComplete)) return status;
@@ -154,6 +217,7 @@ RINGBELL_TARGET void complete(const WorkerContext& ctx, G& g, Status status) {
   const bool gpu_scope = status == Status::kOk && (shared.op.command.flags & kFlagGpuScopeComplete) != 0;
   auto* line = reinterpret_cast<Quad*>(&ctx.completions[seq & (ctx.queue_depth - 1)]);
   M::publish_completion(line, Quad{shared.published_bytes, completion_word(seq, status)}, gpu_scope, Edge::kCompletion);
+  shared.laid_ahead = false;
   shared.persistent.next_seq = seq + 1;
   if (shared.op.command.kind == CommandKind::kAllReduce) ++shared.persistent.op_index;
 }
@@ -185,7 +249,8 @@ RINGBELL_TARGET Verdict end_operation(const WorkerContext& ctx, G& g, Status sta
   return Verdict::kLeave;
 }
 
-/// The body of one launch. All lanes call it. Returns when the worker has parked or broken.
+/// The body of one launch. All lanes call it. Returns when the worker has parked or broken. While the poll team is
+/// alone in an operation, the other lanes stand at kOpStart.
 template <class M, Group G>
 RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t generation) {
   GroupShared& shared = g.shared();
@@ -193,6 +258,8 @@ RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t ge
     copy_persistent(*ctx.persistent, &shared.persistent);
     shared.persistent.generation = generation;
     shared.failure = WaitRecord{};
+    shared.op.bytes = 0;  // no last operation to lay out ahead for
+    shared.laid_ahead = false;
     shared.launch_ns = M::now_ns();
     for (unsigned wire = 0; wire < kWireFormats; ++wire) {
       shared.links[wire] = make_link(ctx, wire);
@@ -221,7 +288,8 @@ RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t ge
     }
     const Status status = run_operation<M>(ctx, g);
     verdict = g.lane() == 0 ? end_operation<M>(ctx, g, status) : Verdict::kRun;  // lane 0's counts
-    if (status != Status::kOk) return;
+    // A team that is alone takes the verdict to the others.
+    if (status != Status::kOk && !g.alone()) return;
   }
 }
 

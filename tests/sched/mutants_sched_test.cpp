@@ -80,6 +80,13 @@ TEST_P(EveryProtocol, CompletionBeforeTheOutput) {
 TEST_P(EveryProtocol, NextCommandBeforeTheLastCompleted) {
   WorldConfig config = ring(GetParam(), 2, 2);
   config.ahead = 2;
+  const bool ll128 = GetParam() == Protocol::kLL128;
+  config.calls.clear();
+  // One round and two by turns; none so short that lane 0 does it alone.
+  for (const std::uint64_t count : {40, 70, 40, 70}) {
+    config.calls.push_back(
+        {.count = ll128 ? count : count / 5, .protocol = GetParam(), .chunk_bytes = ll128 ? 240u : 32u});
+  }
   expect_found(config, mutant_worker<Mutant::kNextBeforeComplete>);
 }
 

@@ -41,7 +41,7 @@ TEST_P(RingSched, EveryScheduleGivesTheSum) {
 
 INSTANTIATE_TEST_SUITE_P(Protocols, RingSched,
                          testing::Combine(testing::Values(Protocol::kLL, Protocol::kLL128, Protocol::kSimple),
-                                          testing::Values(2u, 3u), testing::Values(1u, 2u)));
+                                          testing::Values(2u, 3u), testing::Values(1u, 2u, 4u)));
 
 class MixedSched : public testing::TestWithParam<unsigned> {};
 

@@ -208,7 +208,7 @@ void SchedWorld::lane(unsigned r, unsigned lane) {
   for (std::uint64_t generation = 1;; ++generation) {
     while (rank.generation < generation) scheduler_.block();
     // A launch begins when the one before has ended: on a stream, and on the CPU's one thread.
-    static_cast<void>(rank.worker.meet(Status::kOk, true));
+    static_cast<void>(rank.worker.meet(rank.worker.of_all, config_.lanes, Status::kOk, true));
     ++rank.lanes_running;
     SchedGroup group(rank.worker, lane);
     run_(rank.ctx, group, generation);

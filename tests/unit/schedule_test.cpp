@@ -12,6 +12,53 @@
 namespace ringbell::device {
 namespace {
 
+// The two halves of a ring, as they are usually told.
+std::uint32_t reduce_scatter_chunk(std::uint32_t index, std::uint32_t step, std::uint32_t world) {
+  return (index + 2 * world - 1 - step) % world;
+}
+std::uint32_t all_gather_chunk(std::uint32_t index, std::uint32_t step, std::uint32_t world) {
+  return (index + 2 * world - step) % world;
+}
+
+TEST(Schedule, RingStepsAreReduceScatterThenAllGather) {
+  for (std::uint32_t world = 2; world <= 8; ++world) {
+    for (std::uint32_t p = 0; p < world; ++p) {
+      for (std::uint32_t step = 0; step < world; ++step) {
+        EXPECT_EQ(ring_chunk(p, step, world), reduce_scatter_chunk(p, step, world));
+      }
+      for (std::uint32_t step = 1; step < world; ++step) {
+        EXPECT_EQ(ring_chunk(p, world - 1 + step, world), all_gather_chunk(p, step, world));
+      }
+    }
+  }
+}
+
+TEST(Schedule, FilledStepsAreCounted) {
+  for (std::uint32_t world = 2; world <= 8; ++world) {
+    for (std::uint32_t filled = 1; filled <= world; ++filled) {
+      for (std::uint32_t p = 0; p < world; ++p) {
+        std::uint32_t expected = 0;
+        for (std::uint32_t step = 0; step < ring_steps(world); ++step) {
+          if (ring_chunk(p, step, world) < filled) expected |= 1u << step;
+        }
+        ASSERT_EQ(filled_steps(p, filled, world), expected) << world << " ranks, position " << p << ", " << filled;
+      }
+    }
+  }
+}
+
+TEST(Schedule, FilledChunksAreCounted) {
+  for (std::uint32_t world = 2; world <= 8; ++world) {
+    for (const std::uint32_t chunk : {16u, 240u, 64u << 20}) {
+      for (std::uint64_t left = 1; left <= std::uint64_t{world} * chunk; left += 1 + left / 3) {
+        std::uint32_t expected = 0;
+        for (std::uint32_t c = 0; c < world; ++c) expected += std::uint64_t{c} * chunk < left ? 1 : 0;
+        ASSERT_EQ(filled_chunks(static_cast<std::uint32_t>(left), chunk), expected) << left;
+      }
+    }
+  }
+}
+
 TEST(Schedule, EveryChunkEndsWithEveryRankOnce) {
   for (std::uint32_t world = 2; world <= 8; ++world) {
     // have[p][c]: a bit for each rank whose input is in position p's partial sum of chunk c.
