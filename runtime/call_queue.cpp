@@ -66,7 +66,10 @@ Status CallQueue::submit(std::span<const device::Command> commands, Ticket* tick
     if (first + commands.size() - retired_ > depth_) {
       retire_locked();
       if (broken()) return broken_status();
-      if (first + commands.size() - retired_ > depth_) return Status::kAgain;
+      if (first + commands.size() - retired_ > depth_) {
+        was_full_.store(true, std::memory_order_relaxed);
+        return Status::kAgain;
+      }
     }
     for (std::size_t i = 0; i < commands.size(); ++i) {
       const std::uint64_t seq = first + i;
@@ -193,7 +196,7 @@ void CallQueue::note_failure(Status status) noexcept {
   const std::lock_guard lock(text_mutex_);
   if (!broken_.compare_exchange_strong(none, status, std::memory_order_acq_rel)) return;
   try {
-    broken_text_ = failure_text(record);
+    broken_text_ = failure_text(record, limits_.rank);
     host::log_message(host::LogLevel::kError, broken_text_);
   } catch (...) {
     // No memory for a text: the status alone must do.
@@ -217,34 +220,40 @@ Status CallQueue::test(const Ticket& ticket) noexcept {
   if (ticket.seq >= submitted_.load(std::memory_order_acquire)) return Status::kInvalidArgument;
   Status status = settle(ticket.seq);
   if (status != Status::kPending) return status;
-  const std::uint64_t state = CpuOps::load_acquire(&control_->state.state, Edge::kState);
-  if (device::state_residency(state) == Residency::kBroken) {
-    status = settle(ticket.seq);  // the completion may have come just before
-    if (status != Status::kPending) return status;
-    if (!broken()) note_failure(Status::kOk);
-    return broken_status();  // never started
+  switch (worker()) {
+    case Worker::kGone:
+      status = settle(ticket.seq);  // the completion may have come just before
+      if (status != Status::kPending) return status;
+      if (!broken()) note_failure(Status::kOk);
+      return broken_status();  // never started
+    case Worker::kAway:
+      if (!broken()) {
+        const Status launched = ensure_running();
+        if (launched != Status::kOk) fail(launched, executor_.error_text());
+        return Status::kPending;
+      }
+      break;
+    case Worker::kThere: break;
   }
-  if (broken()) {
-    if (failed_.load(std::memory_order_acquire)) return broken_status();
-    if (executor_.health() != Status::kOk) return Status::kSystem;
-    // Until the worker has ended what it does, in and out are its own; away, it will not touch them.
-    return away_for_good() ? broken_status() : Status::kPending;
-  }
-  if (device::state_residency(state) == Residency::kParked) {
-    const Status launched = ensure_running();
-    if (launched != Status::kOk) fail(launched, executor_.error_text());
-  }
-  return Status::kPending;
+  // Until the worker has ended what it does, in and out are its own. Of an abort it tells; a failed device never does.
+  return broken() && executor_.health() != Status::kOk ? Status::kSystem : Status::kPending;
 }
 
-// After abort(): true if the worker is parked, kept away or not yet started. When it comes it looks at the abort word
-// before it looks at the queue (Dekker with run_worker: it says RUNNING and then looks; this looks the other way
-// round).
-bool CallQueue::away_for_good() noexcept {
-  if (CpuOps::load_acquire(&control_->control.abort_code, Edge::kAbort) == 0) return false;
-  CpuOps::fence_seq_cst(Edge::kPark);
-  const std::uint64_t state = CpuOps::load_acquire(&control_->state.state, Edge::kState);
-  return device::state_residency(state) == Residency::kParked;
+// May the worker touch the buffers of what is queued? Asked when a call has not completed.
+CallQueue::Worker CallQueue::worker() noexcept {
+  bool aborted = false;
+  if (broken()) {
+    if (failed_.load(std::memory_order_acquire)) return Worker::kGone;
+    // A worker that comes after an abort looks at the abort word before it looks at the queue (Dekker with run_worker:
+    // it says RUNNING and then looks; this looks the other way round).
+    aborted = CpuOps::load_acquire(&control_->control.abort_code, Edge::kAbort) != 0;
+    if (aborted) CpuOps::fence_seq_cst(Edge::kPark);
+  }
+  switch (device::state_residency(CpuOps::load_acquire(&control_->state.state, Edge::kState))) {
+    case Residency::kBroken: return Worker::kGone;
+    case Residency::kParked: return aborted ? Worker::kGone : Worker::kAway;
+    default: return Worker::kThere;
+  }
 }
 
 Status CallQueue::wait(const Ticket& ticket, host::Deadline deadline) noexcept {

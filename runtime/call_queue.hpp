@@ -57,6 +57,10 @@ class CallQueue {
   [[nodiscard]] bool broken() const noexcept { return broken_.load(std::memory_order_acquire) != Status::kOk; }
   [[nodiscard]] Status broken_status() const noexcept { return broken_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string broken_text() const;
+  /// True if a submit found no room and nobody has taken that back: the text of kAgain costs nothing until it is asked
+  /// for.
+  [[nodiscard]] bool was_full() const noexcept { return was_full_.load(std::memory_order_relaxed); }
+  void forget_full() noexcept { was_full_.store(false, std::memory_order_relaxed); }
   [[nodiscard]] Stats stats() noexcept;
 
  private:
@@ -66,7 +70,12 @@ class CallQueue {
   void write_requests() noexcept;
   void retire_locked() noexcept;
   Status settle(std::uint64_t seq) noexcept;
-  bool away_for_good() noexcept;
+  enum class Worker : std::uint8_t {
+    kThere,  // runs, or is about to leave: what it took up it will complete
+    kAway,   // parked: it comes when it is launched
+    kGone,   // will never touch a buffer again
+  };
+  Worker worker() noexcept;
   void note_failure(Status status) noexcept;  // kOk: the status that the worker's record tells
   void count_park(std::uint64_t state) noexcept;
   void watch_start() noexcept;
@@ -100,7 +109,8 @@ class CallQueue {
   mutable std::mutex text_mutex_;
   std::string broken_text_;  // under text_mutex_
   std::atomic<Status> broken_{Status::kOk};
-  std::atomic<bool> failed_{false};  // the worker will never write again; set after broken_
+  std::atomic<bool> was_full_{false};  // the newest error of a submit was kAgain
+  std::atomic<bool> failed_{false};    // the worker will never write again; set after broken_
 };
 
 }  // namespace ringbell

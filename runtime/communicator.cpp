@@ -16,6 +16,11 @@
 #include "runtime/rank.hpp"
 
 namespace ringbell {
+namespace {
+
+constexpr Status kInChild = Status::kUnsupported;  // every call in a child of fork
+
+}  // namespace
 
 class Communicator::Impl {
  public:
@@ -47,8 +52,6 @@ class Communicator::Impl {
     } catch (...) {
     }
   }
-
-  Status in_child() noexcept { return Status::kUnsupported; }
 
  private:
   const unsigned forks_;
@@ -89,7 +92,7 @@ Ticket Communicator::all_reduce(const void* in, void* out, std::uint64_t count, 
 }
 
 Status Communicator::all_reduce_many(std::span<const AllReduceCall> calls, std::span<Ticket> tickets) noexcept {
-  if (!impl_->usable()) return impl_->in_child();
+  if (!impl_->usable()) return kInChild;
   if (calls.empty()) return Status::kOk;
   Rank& rank = impl_->rank();
   if (tickets.size() < calls.size() || calls.size() > rank.settings().queue_depth) {
@@ -122,15 +125,15 @@ Status Communicator::all_reduce_many(std::span<const AllReduceCall> calls, std::
 }
 
 Status Communicator::test(const Ticket& ticket) noexcept {
-  return impl_->usable() ? impl_->rank().queue().test(ticket) : impl_->in_child();
+  return impl_->usable() ? impl_->rank().queue().test(ticket) : kInChild;
 }
 
 Status Communicator::wait(const Ticket& ticket, double deadline_s) noexcept {
-  return impl_->usable() ? impl_->rank().queue().wait(ticket, caller_deadline(deadline_s)) : impl_->in_child();
+  return impl_->usable() ? impl_->rank().queue().wait(ticket, caller_deadline(deadline_s)) : kInChild;
 }
 
 Status Communicator::wait_all(std::span<const Ticket> tickets, double deadline_s) noexcept {
-  if (!impl_->usable()) return impl_->in_child();
+  if (!impl_->usable()) return kInChild;
   const host::Deadline deadline = caller_deadline(deadline_s);
   Status first = Status::kOk;
   for (const Ticket& ticket : tickets) {
@@ -140,18 +143,18 @@ Status Communicator::wait_all(std::span<const Ticket> tickets, double deadline_s
   return first;
 }
 
-Status Communicator::hold() noexcept { return impl_->usable() ? impl_->rank().queue().hold() : impl_->in_child(); }
+Status Communicator::hold() noexcept { return impl_->usable() ? impl_->rank().queue().hold() : kInChild; }
 Status Communicator::release() noexcept {
-  if (!impl_->usable()) return impl_->in_child();
+  if (!impl_->usable()) return kInChild;
   const Status status = impl_->rank().queue().release();
   if (status != Status::kOk) impl_->say([] { return std::string("release() without hold(); call them in pairs"); });
   return status;
 }
 Status Communicator::park(double deadline_s) noexcept {
-  return impl_->usable() ? impl_->rank().queue().park(caller_deadline(deadline_s)) : impl_->in_child();
+  return impl_->usable() ? impl_->rank().queue().park(caller_deadline(deadline_s)) : kInChild;
 }
 Status Communicator::park_and_stay(double deadline_s) noexcept {
-  return impl_->usable() ? impl_->rank().queue().park_and_stay(caller_deadline(deadline_s)) : impl_->in_child();
+  return impl_->usable() ? impl_->rank().queue().park_and_stay(caller_deadline(deadline_s)) : kInChild;
 }
 void Communicator::unpark() noexcept {
   if (impl_->usable()) impl_->rank().queue().unpark();
@@ -160,7 +163,7 @@ void Communicator::unpark() noexcept {
 Ticket Communicator::nop() noexcept {
   Ticket ticket;
   if (!impl_->usable()) {
-    ticket.status = impl_->in_child();
+    ticket.status = kInChild;
     return ticket;
   }
   device::Command command{};

@@ -11,7 +11,9 @@
 
 namespace ringbell {
 
-std::string failure_text(const device::WaitRecord& record);
+/// @param rank whose record it is. One that was told of a time-out by a peer has its own item, step and values in the
+///   record beside the peer's and the awaited rank's numbers; only the latter belong together, and only they are told.
+std::string failure_text(const device::WaitRecord& record, unsigned rank);
 
 }  // namespace ringbell
 

@@ -61,6 +61,7 @@ TEST(CaseC13, AnOperationTimeOutOfHalfASecondFiresNamesTheAbsentRankAndTheLateOn
         EXPECT_NE(o.text.find("waited in vain for the"), std::string::npos) << o.text;
         EXPECT_NE(o.text.find("of rank"), std::string::npos) << o.text;
         if (rank == late) {
+          EXPECT_NE(o.text.find("part of rank " + std::to_string(late) + " (this one)"), std::string::npos) << o.text;
           EXPECT_LT(o.seconds, 0.3 * patience()) << "the late rank finds the group broken and returns at once";
         } else {
           EXPECT_GE(o.seconds, 0.45);

@@ -121,6 +121,16 @@ TEST_F(CallQueueTest, IsFullAtItsDepthAndHasRoomAgainAsSoonAsTheOldestCompletes)
   EXPECT_EQ(tickets[1].seq, 6u);
 }
 
+TEST_F(CallQueueTest, RemembersThatItWasFullForTheTextOfTheLastError) {
+  for (int i = 0; i < 4; ++i) (void)submitted();
+  EXPECT_FALSE(queue_.was_full());
+  Ticket ticket;
+  EXPECT_EQ(submit(&ticket), Status::kAgain);
+  EXPECT_TRUE(queue_.was_full());
+  queue_.forget_full();
+  EXPECT_FALSE(queue_.was_full());
+}
+
 TEST_F(CallQueueTest, AParkedWorkerIsBroughtBackBySubmitByWaitAndByTheServiceThread) {
   Ticket ticket = submitted();
   complete(0);
@@ -210,6 +220,17 @@ TEST_F(CallQueueTest, AnAbortedCallIsNotGivenBackBeforeTheWorkerHasLetGoOfItsBuf
   state(1, Residency::kBroken);
   EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kPeerLost);
   EXPECT_EQ(queue_.broken_text(), "rank 2 is gone");
+}
+
+TEST_F(CallQueueTest, ACallThatCompletedAsItWasAbortedIsComplete) {
+  const Ticket first = submitted();
+  const Ticket second = submitted();
+  complete(0);
+  state(1, Residency::kParked, ParkReason::kLease);
+  executor_.launch_status = Status::kSystem;  // the worker stays away: nobody tells the peers, nobody touches a buffer
+  queue_.abort(device::abort_code(Status::kAborted, 0, 0), "rank 0 aborted");
+  EXPECT_EQ(queue_.test(first), Status::kOk);
+  EXPECT_EQ(queue_.test(second), Status::kAborted);
 }
 
 TEST_F(CallQueueTest, ADeviceThatFailsAfterAnAbortEndsTheWait) {

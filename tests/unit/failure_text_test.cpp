@@ -33,16 +33,35 @@ void expect_parts(const std::string& text, std::initializer_list<const char*> pa
 
 TEST(FailureText, OfATimeOutSaysWhoWaitedForWhatOfWhom) {
   device::WaitRecord r = record(Status::kTimeout);
-  expect_parts(failure_text(r), {"call 41", "step 3", "rank 1 waited in vain for the data line of rank 2",
-                                 "expected 77", "last seen 76", "is rank 2 making the same calls?"});
+  expect_parts(failure_text(r, 1), {"call 41", "step 3", "rank 1 waited in vain for the data line of rank 2",
+                                    "expected 77", "last seen 76", "is rank 2 making the same calls?"});
   r.what = device::WaitFor::kTail;
-  expect_parts(failure_text(r), {"tail of rank 2"});
+  expect_parts(failure_text(r, 1), {"tail of rank 2"});
   r.what = device::WaitFor::kCredit;
-  expect_parts(failure_text(r), {"credit of rank 2"});
+  expect_parts(failure_text(r, 1), {"credit of rank 2"});
   r.what = device::WaitFor::kHeader;
-  expect_parts(failure_text(r), {"header of rank 2"});
+  expect_parts(failure_text(r, 1), {"header of rank 2"});
   r.what = static_cast<device::WaitFor>(99);
-  expect_parts(failure_text(r), {"unknown"});
+  expect_parts(failure_text(r, 1), {"unknown"});
+}
+
+// The record of a rank that was told holds its own item, step and values beside the peer's and the awaited rank's
+// number.
+TEST(FailureText, OfATimeOutToldByAPeerLeavesOutWhatTheReporterDidNotWaitFor) {
+  const device::WaitRecord r = record(Status::kTimeout);
+  for (unsigned rank : {0u, 2u, 3u}) {
+    const std::string text = failure_text(r, rank);
+    expect_parts(text, {"call 41", "rank 1 waited in vain for the part of rank 2", "is rank 2 making the same calls?"});
+    for (const char* own : {"data line", "step 3", "77", "76"})
+      EXPECT_EQ(text.find(own), std::string::npos) << "'" << own << "' in: " << text;
+    EXPECT_EQ(text.find("this one") != std::string::npos, rank == 2) << text;
+  }
+}
+
+TEST(FailureText, OfAWorkerThatDidNotStartInTimeSaysSoOnThePeers) {
+  device::WaitRecord r = record(Status::kTimeout);
+  r.peer = r.reporter;
+  expect_parts(failure_text(r, 0), {"call 41", "the worker of rank 1 did not start in time"});
 }
 
 TEST(FailureText, OfAMismatchNamesBothRanksAndWhatEachHad) {
@@ -50,19 +69,19 @@ TEST(FailureText, OfAMismatchNamesBothRanksAndWhatEachHad) {
   r.my_count = 100;
   r.peer_count = 200;
   r.mine = r.theirs = packed(DType::kFloat32, ReduceOp::kSum, Protocol::kLL);
-  expect_parts(failure_text(r),
+  expect_parts(failure_text(r, 1),
                {"rank 1 has count 100", "rank 2 has count 200", "call 41", "all ranks must make the same call"});
   r.peer_count = 100;
   r.theirs = packed(DType::kInt64, ReduceOp::kMax, Protocol::kSimple);
-  expect_parts(failure_text(r),
+  expect_parts(failure_text(r, 1),
                {"rank 1 has count 100 (float32 sum", "LL)", "rank 2 has count 100 (int64 max", "Simple)"});
   r.theirs = r.mine;
-  expect_parts(failure_text(r), {"rank 1 and rank 2 disagree on call 41", "tag"});
+  expect_parts(failure_text(r, 1), {"rank 1 and rank 2 disagree on call 41", "tag"});
 }
 
 TEST(FailureText, OfALossAndAnAbortNameTheRank) {
-  expect_parts(failure_text(record(Status::kPeerLost)), {"rank 2 is gone", "rank 1"});
-  expect_parts(failure_text(record(Status::kAborted)), {"rank 1 aborted", "call 41"});
+  expect_parts(failure_text(record(Status::kPeerLost), 1), {"rank 2 is gone", "rank 1"});
+  expect_parts(failure_text(record(Status::kAborted), 1), {"rank 1 aborted", "call 41"});
 }
 
 TEST(FailureText, SurvivesGarbage) {
@@ -70,7 +89,7 @@ TEST(FailureText, SurvivesGarbage) {
   auto* bytes = reinterpret_cast<unsigned char*>(&r);
   for (int value = 0; value < 256; ++value) {
     for (std::size_t i = 0; i < sizeof r; ++i) bytes[i] = static_cast<unsigned char>(value + static_cast<int>(i));
-    EXPECT_FALSE(failure_text(r).empty());
+    EXPECT_FALSE(failure_text(r, 1).empty());
   }
 }
 
