@@ -60,6 +60,8 @@ std::string absent_text(const Segment& segment, const Liveness& liveness, Phase 
                      waited_seconds, list);
 }
 
+constexpr const char* kTimeOutRemedy = "; start all ranks with the same id and world, or raise RINGBELL_INIT_TIMEOUT_S";
+
 }  // namespace
 
 void Fence::publish(Phase phase) noexcept {
@@ -104,6 +106,13 @@ Status Fence::try_wait_all(Phase awaited, Deadline deadline, std::string* why) n
           if (why != nullptr) *why = segment_.double_claim_text(twice);
           return Status::kInvalidArgument;
         }
+        // Only whoever still waits for all cards can lack the rank that was refused.
+        if (awaited == Phase::kWritten) {
+          if (std::string refusal = segment_.refusal(); !refusal.empty()) {
+            if (why != nullptr) *why = std::move(refusal);
+            return Status::kInvalidArgument;
+          }
+        }
         liveness_.tick();
         if (suspended && checked_ns != 0 && !deadline.is_never()) {
           deadline = Deadline::after_ns(deadline.remaining_ns() + (now - checked_ns));
@@ -111,6 +120,7 @@ Status Fence::try_wait_all(Phase awaited, Deadline deadline, std::string* why) n
         checked_ns = now;
         if (deadline.expired()) {
           if (why != nullptr) *why = absent_text(segment_, liveness_, awaited, pause.waited_seconds());
+          if (why != nullptr && !teardown) *why += kTimeOutRemedy;
           return Status::kTimeout;
         }
       }
@@ -125,8 +135,6 @@ void Fence::wait_all(Phase phase, Deadline deadline) {
   std::string why;
   const Status status = try_wait_all(phase, deadline, &why);
   if (status == Status::kOk) return;
-  if (status == Status::kTimeout)
-    why += "; start all ranks with the same id and world, or raise RINGBELL_INIT_TIMEOUT_S";
   segment_.publish_failure(why, status);
   throw Error(status, why);
 }

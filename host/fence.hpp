@@ -31,8 +31,8 @@ class Fence {
 
   /// Returns when every rank has published `phase` or a later one.
   /// @throws Error kTimeout at the deadline: lists the absent ranks and how far each came. kPeerLost: a rank died.
-  ///   kAborted: "rank 2 failed to start: <its text>". kInvalidArgument: a rank was claimed twice. This rank then
-  ///   publishes its own failure, so that the others end too.
+  ///   kAborted: "rank 2 failed to start: <its text>". kInvalidArgument: a rank was claimed twice, or one that
+  ///   disagrees was refused. This rank then publishes its own failure, so that the others end too.
   void wait_all(Phase phase, Deadline deadline);
   /// As wait_all without throwing or publishing; `why` (may be null) gets the text. For teardown: ranks that are gone
   /// or failed count as closed when `phase` is kClosed.

@@ -15,6 +15,7 @@
 #include "host/liveness.hpp"
 #include "host/log.hpp"
 #include "host/process_identity.hpp"
+#include "host/rank_in_set_up.hpp"
 #include "host/segment_name.hpp"
 #include "host/shared_mapping.hpp"
 #include "host/unique_id.hpp"
@@ -22,12 +23,9 @@
 namespace ringbell::host {
 namespace {
 
-// Rank 0 that fails early keeps the name this long since the start, so that slower ranks still find out why.
-constexpr std::uint64_t kLingerNs = 1'000'000'000;
-
 std::atomic_ref<std::uint64_t> shared(std::uint64_t& word) noexcept { return std::atomic_ref<std::uint64_t>(word); }
 
-void check_arguments(int rank, int world, const SegmentGeometry& geometry) {
+void check_arguments(int rank, int world, const SegmentGeometry& geometry, std::span<const SizeSource> sources) {
   if (world < 1 || world > kMaxRanks) {
     throw_error(Status::kInvalidArgument, fmt::format("world={}", world),
                 fmt::format("a group has 1 to {} ranks", kMaxRanks));
@@ -42,6 +40,10 @@ void check_arguments(int rank, int world, const SegmentGeometry& geometry) {
       throw_error(Status::kInvalidArgument, fmt::format("{} bytes per rank in the segment", bytes),
                   fmt::format("use a multiple of {} up to {}", kPageBytes, kLargest));
     }
+  }
+  if (sources.size() > kSizeSources) {
+    throw_error(Status::kInvalidArgument, fmt::format("{} size sources", sources.size()),
+                fmt::format("a segment keeps {}", kSizeSources));
   }
 }
 
@@ -60,8 +62,8 @@ const char* phase_name(Phase phase) noexcept {
 }
 
 Segment Segment::create_or_open(const UniqueId& id, int rank, int world, const SegmentGeometry& geometry,
-                                Deadline deadline) {
-  check_arguments(rank, world, geometry);
+                                Deadline deadline, std::span<const SizeSource> sources) {
+  check_arguments(rank, world, geometry, sources);
   unique_id_validate(id);
   Segment segment;
   segment.rank_ = rank;
@@ -69,9 +71,17 @@ Segment Segment::create_or_open(const UniqueId& id, int rank, int world, const S
   segment.geometry_ = geometry;
   segment.name_ = unique_id_segment_name(id);
   segment.opened_at_ns_ = monotonic_ns();
-  const SegmentExpectation expected{id, segment.name_, rank, world, geometry};
+  segment.set_up_ = std::make_unique<RankInSetUp>(segment.name_, rank);
+  const SegmentExpectation expected{id, segment.name_, rank, world, geometry, sources, *segment.set_up_};
   segment.mapping_ = rank == 0 ? create_segment_file(expected, deadline) : open_segment_file(expected, deadline);
   segment.claim();
+  segment.set_up_->tell_peers_at(&segment.header().claim[rank].second);
+  if (segment.set_up_->is_doubled()) {
+    const std::uint32_t me = self_identity().pid;
+    const std::string text = host::double_claim_text(rank, me, me, true);
+    segment.publish_failure(text, Status::kInvalidArgument);
+    throw_error(Status::kInvalidArgument, text);
+  }
   try {
     segment.reserve_own_pages();
   } catch (const std::exception& error) {
@@ -80,6 +90,8 @@ Segment Segment::create_or_open(const UniqueId& id, int rank, int world, const S
   }
   return segment;
 }
+
+Segment::Segment() = default;
 
 Segment::Segment(Segment&& other) noexcept { *this = std::move(other); }
 
@@ -91,6 +103,7 @@ Segment& Segment::operator=(Segment&& other) noexcept {
   geometry_ = other.geometry_;
   name_ = std::move(other.name_);
   mapping_ = std::move(other.mapping_);
+  set_up_ = std::move(other.set_up_);
   opened_at_ns_ = other.opened_at_ns_;
   claimed_ = std::exchange(other.claimed_, false);
   other.mapping_.reset();
@@ -119,12 +132,7 @@ void Segment::claim() {
   std::uint64_t none = 0;
   shared(line.second).compare_exchange_strong(none, me, std::memory_order_acq_rel);
   if (holder == 0) holder = owner_pid(rank_);
-  throw_error(
-      Status::kInvalidArgument,
-      fmt::format("rank {} is claimed twice: by process {}{}", rank_,
-                  holder == 0 ? std::string("of another PID namespace") : std::to_string(holder),
-                  holder == me ? " (this one) and again by the same process" : fmt::format(" and by process {}", me)),
-      "give every rank of the session its own number (RANK, RINGBELL_RANK, ..)");
+  throw_error(Status::kInvalidArgument, host::double_claim_text(rank_, holder, me, holder == me));
 }
 
 void Segment::write_identity() {
@@ -172,6 +180,7 @@ void Segment::publish_phase(Phase phase) noexcept {
   shared(line.reached).store(static_cast<std::uint64_t>(phase), std::memory_order_relaxed);
   // edge PHASE: release; what this phase promises was written before
   shared(line.phase).store(static_cast<std::uint64_t>(phase), std::memory_order_release);
+  if (phase >= Phase::kOpened) set_up_.reset();
 }
 
 Phase Segment::phase(int rank) const noexcept {
@@ -194,6 +203,7 @@ void Segment::publish_failure(std::string_view text, Status verdict) noexcept {
   own.error_verdict = static_cast<std::uint32_t>(verdict);
   // edge PHASE: release; `reached` keeps the phase before
   shared(header().phase[rank_].phase).store(static_cast<std::uint64_t>(Phase::kFailed), std::memory_order_release);
+  set_up_.reset();
 }
 
 Segment::Failure Segment::failure(int rank) const {
@@ -213,10 +223,16 @@ int Segment::doubly_claimed_rank() const noexcept {
 }
 
 std::string Segment::double_claim_text(int rank) const {
-  return fmt::format(
-      "rank {} is claimed twice: by process {} and by process {}; give every rank of the session its own "
-      "number (RANK, RINGBELL_RANK, ..)",
-      rank, owner_pid(rank), shared(header().claim[rank].second).load(std::memory_order_acquire));
+  const auto second = shared(header().claim[rank].second).load(std::memory_order_acquire);
+  return host::double_claim_text(rank, owner_pid(rank), static_cast<std::uint32_t>(second), false);
+}
+
+std::string Segment::refusal() const {
+  const RefusalNote& note = header().refusal;
+  // edge REFUSAL: acquire
+  const std::uint64_t state = shared(header().refusal.state).load(std::memory_order_acquire);
+  if (state != static_cast<std::uint64_t>(Refusal::kWritten)) return {};
+  return {note.text, strnlen(note.text, sizeof note.text)};
 }
 
 bool Segment::is_claimed(int rank) const noexcept {
@@ -267,6 +283,7 @@ void Segment::close() noexcept {
     unlock_rank_byte(fd(), rank_);
   }
   claimed_ = false;
+  set_up_.reset();
   release_mapping(mapping_);
 }
 

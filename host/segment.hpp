@@ -21,7 +21,16 @@
 
 namespace ringbell::host {
 
+class RankInSetUp;    // finds a second thread of the process that believes to be this rank
 class SharedMapping;  // one file descriptor and one mapping per process and segment, shared by the ranks of the process
+
+/// What the sizes of a session follow from, by its name: "queue depth", "64". Ranks that disagree on sizes are told
+/// this instead. The same names in the same order on every rank; values of up to kSizeSourceChars - 1 characters.
+struct SizeSource {
+  const char* name;
+  std::string value;
+  const char* remedy;
+};
 
 /// A rank's share of the segment. Movable, not copyable. All accessors are thread-safe and valid until destruction.
 class Segment {
@@ -30,11 +39,13 @@ class Segment {
   /// `deadline`. Then the rank takes its file lock, claims its rank, reserves its own pages and fills the identity part
   /// of its card (phase kClaimed). Blocks up to the deadline; never touches a page that is not reserved.
   /// @param geometry the same on every rank, page multiples
-  /// @throws Error kInvalidArgument: bad rank, world, geometry or id; rank claimed twice; ranks disagree on world or
-  ///   geometry. kTimeout: no segment appeared (says what was found instead). kSystem: /dev/shm is full (needed and
-  ///   free bytes), wrong owner, mode, content or version under the name. Nothing of this call is left behind.
+  /// @param sources  what the geometry follows from, at most kSizeSources: named when ranks disagree
+  /// @throws Error kInvalidArgument: bad rank, world, geometry or id; rank claimed twice; ranks disagree on world,
+  ///   sources or geometry. The ranks that wait at a Fence for this one then end with the same text. kTimeout: no
+  ///   segment appeared (says what was found instead). kSystem: /dev/shm is full (needed and free bytes), wrong owner,
+  ///   mode, content or version under the name. Nothing of this call is left behind.
   static Segment create_or_open(const UniqueId& id, int rank, int world, const SegmentGeometry& geometry,
-                                Deadline deadline);
+                                Deadline deadline, std::span<const SizeSource> sources = {});
 
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&& other) noexcept;
@@ -81,7 +92,9 @@ class Segment {
   };
   /// Why `rank` failed. Precondition: phase(rank) == kFailed.
   [[nodiscard]] Failure failure(int rank) const;
-  /// The rank that two processes claim, -1 when there is none.
+  /// Why a rank that found this segment may not take part, with both values; empty when there is none.
+  [[nodiscard]] std::string refusal() const;
+  /// The rank that is claimed twice, -1 when there is none.
   [[nodiscard]] int doubly_claimed_rank() const noexcept;
   [[nodiscard]] std::string double_claim_text(int rank) const;
   /// True once somebody has taken the rank. Before, nothing can be said of it.
@@ -93,7 +106,7 @@ class Segment {
   bool unlink_name() noexcept;
 
  private:
-  Segment() = default;
+  Segment();
   void claim();
   void write_identity();
   void reserve_own_pages();
@@ -105,6 +118,7 @@ class Segment {
   SegmentGeometry geometry_;
   std::string name_;
   std::shared_ptr<SharedMapping> mapping_;
+  std::unique_ptr<RankInSetUp> set_up_;  ///< null once set-up is over
   std::uint64_t opened_at_ns_ = 0;
   bool claimed_ = false;
 };

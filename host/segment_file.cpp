@@ -15,6 +15,8 @@
 #include "host/error.hpp"
 #include "host/liveness.hpp"
 #include "host/process_identity.hpp"
+#include "host/rank_in_set_up.hpp"
+#include "host/segment.hpp"
 #include "host/segment_name.hpp"
 #include "host/shared_mapping.hpp"
 #include "host/unique_id.hpp"
@@ -64,6 +66,9 @@ void fill_header(SegmentHeader& header, const SegmentExpectation& expected) {
   } while (header.nonce == 0);
   std::memcpy(header.boot_id, me.boot_id.data(), me.boot_id.size());
   header.shm_device = me.shm_device;
+  for (std::size_t i = 0; i < expected.sources.size(); ++i) {
+    expected.sources[i].value.copy(header.size_source[i], kSizeSourceChars - 1);
+  }
   header.creator_pid = me.pid;
   // edge SEGMENT_READY: release; the openers see the whole header once they see the magic
   std::atomic_ref(header.magic).store(kSegmentMagic, std::memory_order_release);
@@ -108,34 +113,34 @@ std::shared_ptr<SharedMapping> try_create(const SegmentExpectation& expected) {
   }
 }
 
-[[noreturn]] void throw_disagreement(const SegmentExpectation& expected, std::string_view field,
-                                     std::string_view theirs, std::string_view ours, std::string_view remedy) {
-  throw_error(Status::kInvalidArgument,
-              fmt::format("rank 0 made segment {} with {} {}, rank {} has {}", expected.name, field, theirs,
-                          expected.rank, ours),
-              remedy);
+std::string disagreement_text(const SegmentExpectation& expected, std::string_view field, std::string_view theirs,
+                              std::string_view ours, std::string_view remedy) {
+  return fmt::format("rank 0 made segment {} with {} {}, rank {} has {}; {}", expected.name, field, theirs,
+                     expected.rank, ours, remedy);
 }
 
-/// A segment that is complete and alive must be what this rank expects.
-void refuse_disagreement(const SegmentHeader& header, std::uint64_t file_bytes, const SegmentExpectation& expected) {
+/// A segment that is complete and alive must be of this session.
+void refuse_another_session(const SegmentHeader& header, std::uint64_t file_bytes, const SegmentExpectation& expected) {
   if (header.layout_version != kSegmentLayoutVersion || header.header_bytes != sizeof(SegmentHeader)) {
-    throw_disagreement(expected, "layout version", fmt::format("{}", header.layout_version),
-                       fmt::format("{}", kSegmentLayoutVersion), "use one version of ringbell on all ranks");
+    throw_error(
+        Status::kInvalidArgument,
+        disagreement_text(expected, "layout version", fmt::format("{}", header.layout_version),
+                          fmt::format("{}", kSegmentLayoutVersion), "use one version of ringbell on all ranks"));
   }
   const Token token = unique_id_token(expected.id);
   if (std::memcmp(header.token, token.data(), token.size()) != 0) {
-    throw_disagreement(expected, "token", to_hex(header.token, sizeof header.token), to_hex(token.data(), token.size()),
-                       "two different ids share a name by chance: make a new id");
+    throw_error(Status::kInvalidArgument,
+                disagreement_text(expected, "token", to_hex(header.token, sizeof header.token),
+                                  to_hex(token.data(), token.size()),
+                                  "two different ids share a name by chance: make a new id"));
   }
-  if (header.world != static_cast<std::uint32_t>(expected.world)) {
-    throw_disagreement(expected, "world", fmt::format("{}", header.world), fmt::format("{}", expected.world),
-                       "give all ranks the same world");
-  }
-  const std::string theirs = fmt::format("{} + {}", header.control_bytes, header.window_bytes);
-  const std::string ours = fmt::format("{} + {}", expected.geometry.control_bytes, expected.geometry.window_bytes);
-  if (theirs != ours) {
-    throw_disagreement(expected, "control + window bytes per rank", theirs, ours,
-                       "give all ranks the same configuration (queue depth, slot bytes, channels, device)");
+  const ProcessIdentity me = self_identity();
+  const std::string their_boot = to_hex(header.boot_id, sizeof header.boot_id);
+  const std::string our_boot = to_hex(me.boot_id.data(), me.boot_id.size());
+  if (header.uid != me.uid || their_boot != our_boot) {
+    throw_error(Status::kInvalidArgument,
+                disagreement_text(expected, "uid and boot id", fmt::format("{} {}", header.uid, their_boot),
+                                  fmt::format("{} {}", me.uid, our_boot), "run all ranks as one user on one machine"));
   }
   if (header.total_bytes != file_bytes) {
     throw_error(
@@ -143,13 +148,39 @@ void refuse_disagreement(const SegmentHeader& header, std::uint64_t file_bytes, 
         fmt::format("segment {} is {} bytes long, its header says {}", expected.name, file_bytes, header.total_bytes),
         "somebody changed it; start all ranks again");
   }
-  const ProcessIdentity me = self_identity();
-  const std::string their_boot = to_hex(header.boot_id, sizeof header.boot_id);
-  const std::string our_boot = to_hex(me.boot_id.data(), me.boot_id.size());
-  if (header.uid != me.uid || their_boot != our_boot) {
-    throw_disagreement(expected, "uid and boot id", fmt::format("{} {}", header.uid, their_boot),
-                       fmt::format("{} {}", me.uid, our_boot), "run all ranks as one user on one machine");
+}
+
+/// What this rank and rank 0 of its session do not agree on; empty when they agree.
+std::string find_disagreement(const SegmentHeader& header, const SegmentExpectation& expected) {
+  if (header.world != static_cast<std::uint32_t>(expected.world)) {
+    return disagreement_text(expected, "world", fmt::format("{}", header.world), fmt::format("{}", expected.world),
+                             "give all ranks the same world");
   }
+  for (std::size_t i = 0; i < expected.sources.size(); ++i) {
+    const SizeSource& source = expected.sources[i];
+    const std::string theirs(header.size_source[i], strnlen(header.size_source[i], kSizeSourceChars));
+    if (theirs != source.value) return disagreement_text(expected, source.name, theirs, source.value, source.remedy);
+  }
+  const std::string theirs = fmt::format("{} + {}", header.control_bytes, header.window_bytes);
+  const std::string ours = fmt::format("{} + {}", expected.geometry.control_bytes, expected.geometry.window_bytes);
+  if (theirs == ours) return {};
+  return disagreement_text(expected, "control + window bytes per rank", theirs, ours,
+                           "give all ranks the same configuration (queue depth, slot bytes, channels, device)");
+}
+
+/// Tells the ranks that wait for this one why it does not come. The first note stays.
+void leave_note(RefusalNote& note, std::string_view text) noexcept {
+  const std::atomic_ref state(note.state);
+  auto none = static_cast<std::uint64_t>(Refusal::kNone);
+  if (!state.compare_exchange_strong(none, static_cast<std::uint64_t>(Refusal::kBeingWritten))) return;
+  note.text[text.copy(note.text, sizeof note.text - 1)] = 0;
+  // edge REFUSAL: release; the text was written before
+  state.store(static_cast<std::uint64_t>(Refusal::kWritten), std::memory_order_release);
+}
+
+[[noreturn]] void refuse(SegmentHeader& header, const std::string& text) {
+  leave_note(header.refusal, text);
+  throw_error(Status::kInvalidArgument, text);
 }
 
 /// One look at the name. Null: not there yet, `state` says what was seen.
@@ -163,7 +194,9 @@ std::shared_ptr<SharedMapping> try_open(const SegmentExpectation& expected, std:
   }
   refuse_unless_private(expected.name, info);
   if (auto mapping = registered_mapping(info.st_dev, info.st_ino)) {
-    refuse_disagreement(*reinterpret_cast<const SegmentHeader*>(mapping->base()), mapping->bytes(), expected);
+    auto& header = *reinterpret_cast<SegmentHeader*>(mapping->base());
+    refuse_another_session(header, mapping->bytes(), expected);
+    if (const std::string text = find_disagreement(header, expected); !text.empty()) refuse(header, text);
     return mapping;
   }
 
@@ -195,8 +228,12 @@ std::shared_ptr<SharedMapping> try_open(const SegmentExpectation& expected, std:
     state = fmt::format("a leftover of a dead rank 0 (pid {}) is there", header.creator_pid);
     return nullptr;
   }
-  refuse_disagreement(header, static_cast<std::uint64_t>(info.st_size), expected);
+  refuse_another_session(header, static_cast<std::uint64_t>(info.st_size), expected);
   try {
+    if (const std::string text = find_disagreement(header, expected); !text.empty()) {
+      const bip::mapped_region page(object, bip::read_write, 0, sizeof(SegmentHeader));
+      refuse(*static_cast<SegmentHeader*>(page.get_address()), text);
+    }
     auto mapping = std::make_shared<SharedMapping>(std::move(object), info);
     // edge SEGMENT_READY: acquire; pread has shown the magic, this orders the reads through the mapping after it
     static_cast<void>(
@@ -255,6 +292,10 @@ std::shared_ptr<SharedMapping> open_segment_file(const SegmentExpectation& expec
   std::string state;
   while (true) {
     if (auto mapping = try_open(expected, state)) return mapping;
+    if (expected.set_up.is_doubled() && monotonic_ns() - start_ns > kLingerNs) {
+      const std::uint32_t me = self_identity().pid;
+      throw_error(Status::kInvalidArgument, double_claim_text(expected.rank, me, me, true));
+    }
     if (deadline.expired()) {
       throw_error(
           Status::kTimeout,

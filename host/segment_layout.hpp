@@ -60,6 +60,20 @@ struct alignas(kLineBytes) HeartbeatLine {
   std::byte unused[kLineBytes - 8];
 };
 
+/// RefusalNote::state.
+enum class Refusal : std::uint64_t { kNone = 0, kBeingWritten = 1, kWritten = 2 };
+
+/// What a rank says that opened the segment and may not take part: it has no card. Writer: the first such rank, after
+/// it moved `state` from kNone by compare-exchange. Readers: all, after acquiring kWritten.
+struct alignas(kLineBytes) RefusalNote {
+  std::uint64_t state;  ///< Refusal; 0 = nobody was refused
+  char text[504];       ///< about the group: every rank repeats it; ends with 0
+};
+static_assert(sizeof(RefusalNote) == 4 * kLineBytes);
+
+inline constexpr std::size_t kSizeSources = 4;
+inline constexpr std::size_t kSizeSourceChars = 32;
+
 /// Writer of the identity part: rank 0 before the magic is released, nobody after. Readers: all.
 struct SegmentHeader {
   std::uint64_t magic;  ///< kSegmentMagic, written last; 0 = the creator is not done
@@ -76,7 +90,11 @@ struct SegmentHeader {
   std::uint64_t shm_device;   ///< st_dev of the creator's /dev/shm
   std::uint32_t creator_pid;  ///< messages only: in the creator's PID namespace
   std::uint32_t unused_word;
-  std::byte unused[1024 - 112];
+  std::byte unused[16];
+
+  RefusalNote refusal;
+  char size_source[kSizeSources][kSizeSourceChars];  ///< values of the creator's SizeSources, each ends with 0
+  std::byte unused_bytes[1024 - 768];
 
   ClaimLine claim[kMaxRanks];
   PhaseLine phase[kMaxRanks];
@@ -88,6 +106,8 @@ static_assert(offsetof(SegmentHeader, magic) == 0);
 static_assert(offsetof(SegmentHeader, layout_version) == 8);
 static_assert(offsetof(SegmentHeader, total_bytes) == 16);
 static_assert(offsetof(SegmentHeader, token) == 48);
+static_assert(offsetof(SegmentHeader, refusal) == 128);
+static_assert(offsetof(SegmentHeader, size_source) == 640);
 static_assert(offsetof(SegmentHeader, claim) == 1024);
 static_assert(offsetof(SegmentHeader, phase) == 2048);
 static_assert(offsetof(SegmentHeader, heartbeat) == 3072);

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include <sys/stat.h>
@@ -18,7 +19,13 @@
 
 namespace ringbell::host {
 
+class RankInSetUp;
 class SharedMapping;
+struct SizeSource;
+
+/// A rank that fails early stays this long since its start, so that slower ranks still find out why: rank 0 keeps the
+/// name, a doubled rank still looks for it.
+inline constexpr std::uint64_t kLingerNs = 1'000'000'000;
 
 /// What the caller expects in the header.
 struct SegmentExpectation {
@@ -27,6 +34,8 @@ struct SegmentExpectation {
   int rank;
   int world;
   SegmentGeometry geometry;
+  std::span<const SizeSource> sources;
+  const RankInSetUp& set_up;
 };
 
 /// "/dev/shm/ringbell-.."
@@ -36,7 +45,8 @@ std::string shm_path(const std::string& name);
 /// first. @throws Error; nothing is left behind.
 std::shared_ptr<SharedMapping> create_segment_file(const SegmentExpectation& expected, Deadline deadline);
 
-/// Waits for rank 0's segment, checks it, maps it (or takes this process's mapping of it). @throws Error.
+/// Waits for rank 0's segment, checks it, maps it (or takes this process's mapping of it). A rank that disagrees leaves
+/// a note there, so that the others end too. @throws Error.
 std::shared_ptr<SharedMapping> open_segment_file(const SegmentExpectation& expected, Deadline deadline);
 
 /// Reserves pages of the file. @throws Error(kSystem) with needed and free bytes when /dev/shm is full.

@@ -76,7 +76,16 @@ Rank::Rank(const UniqueId& id, int rank, int world, int local_rank, const Config
   host::SegmentGeometry geometry;
   geometry.control_bytes = device::control_bytes(settings_.queue_depth);
   geometry.window_bytes = settings_.device == DeviceKind::kCpu ? pages(basis_.layout.total_bytes()) : 0;
-  segment_ = std::make_unique<host::Segment>(host::Segment::create_or_open(id, rank_, world_, geometry, deadline));
+  const host::SizeSource sources[] = {
+      {"device", settings_.device == DeviceKind::kCuda ? "cuda" : "cpu",
+       "give all ranks the same Config::device / RINGBELL_DEVICE"},
+      {"slot bytes", std::to_string(settings_.slot_bytes),
+       "give all ranks the same Config::slot_bytes / RINGBELL_SLOT_BYTES"},
+      {"queue depth", std::to_string(settings_.queue_depth),
+       "give all ranks the same Config::queue_depth / RINGBELL_QUEUE_DEPTH"},
+  };
+  segment_ =
+      std::make_unique<host::Segment>(host::Segment::create_or_open(id, rank_, world_, geometry, deadline, sources));
   liveness_ = std::make_unique<host::Liveness>(*segment_);
   fence_ = std::make_unique<host::Fence>(*segment_, *liveness_);
   try {
@@ -115,7 +124,13 @@ void Rank::set_up(host::Deadline deadline) {
   publish_agreement(*segment_, mine);
   fence_->publish(host::Phase::kWritten);
   fence_->wait_all(host::Phase::kWritten, deadline);
-  check_agreement(*segment_, mine);
+  try {
+    check_agreement(*segment_, mine);
+  } catch (const Error& error) {
+    // About the group: a rank that reads it before it has compared for itself repeats it unchanged.
+    segment_->publish_failure(error.what(), error.status());
+    throw;
+  }
   executor_->open_peers(*segment_, context_.window);
 
   const auto world = static_cast<std::uint32_t>(world_);
@@ -273,11 +288,19 @@ void Rank::watch_peers() noexcept {
 void Rank::set_error(std::string text) {
   const std::lock_guard lock(error_mutex_);
   error_ = std::move(text);
+  queue_->forget_full();
 }
 
 std::string Rank::last_error() const {
   if (queue_->broken()) return fmt::format("rank {}: {}", rank_, queue_->broken_text());
   const std::lock_guard lock(error_mutex_);
+  if (queue_->was_full()) {
+    return fmt::format(
+        "rank {}: the queue had no room: its {} slots held calls that were not complete; wait for the oldest ticket, "
+        "or "
+        "use a larger Config::queue_depth / RINGBELL_QUEUE_DEPTH",
+        rank_, settings_.queue_depth);
+  }
   return error_.empty() ? error_ : fmt::format("rank {}: {}", rank_, error_);
 }
 

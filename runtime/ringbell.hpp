@@ -162,13 +162,14 @@ class RINGBELL_API Communicator {
                     const CallOptions& options = {}) noexcept;
 
   /// Queues all calls in order with one look at the worker, or none of them. tickets.size() >= calls.size().
-  /// @return kOk; kAgain: no room for all; kInvalidArgument: the first bad call, named in last_error()
+  /// @return kOk; kAgain: the queue has no room for all; kInvalidArgument: the first bad call, named in last_error()
   [[nodiscard]] Status all_reduce_many(std::span<const AllReduceCall> calls, std::span<Ticket> tickets) noexcept;
 
   /// @return kOk: complete; kPending; kStale; or the error of the call
   [[nodiscard]] Status test(const Ticket& ticket) noexcept;
   /// Blocks until the call completes: spins, then yields, then sleeps.
-  /// @param deadline_s seconds; kAgain when they pass, nothing is broken then. Negative: no deadline of its own, the
+  /// @param deadline_s seconds; kAgain when they pass, nothing is broken then and last_error() stays. Negative: no
+  /// deadline of its own, the
   ///   operation time-out still ends it.
   [[nodiscard]] Status wait(const Ticket& ticket, double deadline_s = -1) noexcept;
   /// Waits for each; @return the first status that is not kOk.

@@ -197,6 +197,37 @@ TEST(SegmentProcessTest, OneRankTwiceIsRefusedByNameOnAll) {
   EXPECT_FALSE(name_exists(id));
 }
 
+TEST(SegmentProcessTest, ARankThatDisagreesIsRefusedWithItsValuesOnAllAtOnce) {
+  constexpr SegmentGeometry kOther{4 * kPageBytes, 16 * kPageBytes};
+  for (const int odd : {0, 1, 2}) {
+    for (const bool world_differs : {true, false}) {
+      SCOPED_TRACE("rank " + std::to_string(odd) + (world_differs ? ", world" : ", geometry"));
+      const UniqueId id = unique_id_create();
+      const auto start = monotonic_ns();
+      std::vector<Rank> ranks;
+      for (int rank = 0; rank < 3; ++rank) {
+        ranks.emplace_back([&, rank] {
+          const bool is_odd = rank == odd;
+          set_up(id, rank, is_odd && world_differs ? 4 : 3, is_odd && !world_differs ? kOther : kGeometry);
+        });
+      }
+      for (Rank& rank : ranks) {
+        const std::string result = rank.result();
+        EXPECT_HAS(result, status_is(Status::kInvalidArgument) + "rank 0 made segment ");
+        EXPECT_HAS(result, world_differs ? (odd == 0 ? "with world 4, rank " : "with world 3, rank ")
+                                         : (odd == 0 ? "16384 + 65536, rank " : "8192 + 65536, rank "));
+        EXPECT_HAS(result, world_differs ? (odd == 0 ? " has 3" : " has 4")
+                                         : (odd == 0 ? " has 8192 + 65536" : " has 16384 + 65536"));
+        if (odd != 0) {
+          EXPECT_HAS(result, "rank " + std::to_string(odd) + " has");
+        }
+      }
+      EXPECT_LT(monotonic_ns() - start, 5 * kNanosPerSecond);
+      EXPECT_FALSE(name_exists(id));
+    }
+  }
+}
+
 TEST(SegmentProcessTest, RankZeroTwiceIsRefusedAndTheFirstOneGoesOn) {
   const UniqueId id = unique_id_create();
   Rank first([&] { set_up(id, 0, 2); });

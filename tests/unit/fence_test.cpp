@@ -219,6 +219,42 @@ TEST(FenceTest, ADoubledRankEndsAllWithItsNumber) {
   EXPECT_FALSE(name_exists(id));
 }
 
+TEST(FenceTest, ARankThatDisagreesEndsAllThatWaitForItWithItsText) {
+  const UniqueId id = unique_id_create();
+  const auto start = monotonic_ns();
+  const auto outcomes = run_ranks({0, 1, 2}, [&](int rank) {
+    const int world = rank == 1 ? 5 : 3;
+    Segment segment = Segment::create_or_open(id, rank, world, kGeometry, Deadline::after_seconds(30));
+    Liveness liveness(segment);
+    Fence fence(segment, liveness);
+    fence.publish(Phase::kWritten);
+    fence.wait_all(Phase::kWritten, Deadline::after_seconds(30));
+  });
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.status, Status::kInvalidArgument);
+    EXPECT_NE(outcome.text.find("with world 3, rank 1 has 5"), std::string::npos) << outcome.text;
+  }
+  EXPECT_LT(monotonic_ns() - start, 5 * kNanosPerSecond);
+  EXPECT_FALSE(name_exists(id));
+}
+
+TEST(FenceTest, ATimeOutToldByAPeerHasItsRemedyOnce) {
+  const UniqueId id = unique_id_create();
+  const auto outcomes = run_ranks({0, 1}, [&](int rank) {
+    Segment segment = Segment::create_or_open(id, rank, 3, kGeometry, Deadline::after_seconds(30));
+    Liveness liveness(segment);
+    Fence fence(segment, liveness);
+    fence.publish(Phase::kWritten);
+    fence.wait_all(Phase::kWritten, Deadline::after_ns(rank == 0 ? 300'000'000 : 30'000'000'000));
+  });
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.status, Status::kTimeout);
+    const std::size_t first = outcome.text.find("RINGBELL_INIT_TIMEOUT_S");
+    EXPECT_NE(first, std::string::npos) << outcome.text;
+    EXPECT_EQ(outcome.text.find("RINGBELL_INIT_TIMEOUT_S", first + 1), std::string::npos) << outcome.text;
+  }
+}
+
 TEST(FenceTest, ALongErrorTextIsCutAndEnds) {
   const UniqueId id = unique_id_create();
   const auto outcomes = run_ranks({0, 1}, [&](int rank) {

@@ -196,6 +196,27 @@ TEST(SegmentTest, DisagreementNamesBothValues) {
                  "with control + window bytes per rank 8192 + 65536, rank 1 has 4096 + 0");
 }
 
+TEST(SegmentTest, DisagreementOnASourceOfTheSizesNamesItInsteadOfBytesAndIsLeftForTheOthers) {
+  const UniqueId id = unique_id_create();
+  const auto sources = [](const char* slots, const char* depth) {
+    return std::vector<SizeSource>{{"slot bytes", slots, "equal slots, please"},
+                                   {"queue depth", depth, "equal queues"}};
+  };
+  const Segment zero = Segment::create_or_open(id, 0, 2, kGeometry, soon(), sources("1920", "64"));
+  EXPECT_EQ(zero.refusal(), "");
+  EXPECT_REFUSED(Status::kInvalidArgument,
+                 Segment::create_or_open(id, 1, 2, (SegmentGeometry{kPageBytes, 0}), soon(), sources("1920", "128")),
+                 "with queue depth 64, rank 1 has 128; equal queues");
+  EXPECT_NE(zero.refusal().find("with queue depth 64, rank 1 has 128; equal queues"), std::string::npos);
+  EXPECT_REFUSED(Status::kInvalidArgument, Segment::create_or_open(id, 1, 2, kGeometry, soon(), sources("3840", "64")),
+                 "with slot bytes 1920, rank 1 has 3840; equal slots");
+  EXPECT_NE(zero.refusal().find("queue depth"), std::string::npos) << "the first note stays";
+  EXPECT_NO_THROW(Segment::create_or_open(id, 1, 2, kGeometry, soon(), sources("1920", "64")));
+  EXPECT_REFUSED(Status::kInvalidArgument,
+                 Segment::create_or_open(id, 0, 2, kGeometry, soon(), std::vector<SizeSource>(kSizeSources + 1)),
+                 "5 size sources");
+}
+
 TEST(SegmentTest, ARankTakenTwiceIsRefusedByName) {
   const UniqueId id = unique_id_create();
   const Segment zero = Segment::create_or_open(id, 0, 2, kGeometry, soon());
@@ -205,16 +226,46 @@ TEST(SegmentTest, ARankTakenTwiceIsRefusedByName) {
                  "rank 1 is claimed twice", "by the same process");
   EXPECT_EQ(zero.doubly_claimed_rank(), 1);
   EXPECT_EQ(one.phase(1), Phase::kClaimed) << "the first owner is untouched";
+  const auto start = monotonic_ns();
+  EXPECT_REFUSED(Status::kInvalidArgument, Segment::create_or_open(id, 0, 2, kGeometry, Deadline::after_seconds(20)),
+                 "rank 0 is claimed twice", "by the same process");
+  EXPECT_LT(monotonic_ns() - start, kNanosPerSecond);
+  EXPECT_EQ(zero.doubly_claimed_rank(), 0);
+  EXPECT_TRUE(name_exists(zero.name()));
+}
+
+TEST(SegmentTest, ARankTakenTwiceWithoutASegmentIsRefusedOnBothSides) {
+  const UniqueId id = unique_id_create();
+  const auto start = monotonic_ns();
+  std::vector<std::pair<Status, std::string>> refusals(2);
+  std::vector<std::thread> threads;
+  for (auto& seen : refusals) {
+    threads.emplace_back(
+        [&] { seen = refusal([&] { Segment::create_or_open(id, 1, 2, kGeometry, Deadline::after_seconds(20)); }); });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_LT(monotonic_ns() - start, 5 * kNanosPerSecond);
+  for (const auto& [status, text] : refusals) {
+    EXPECT_EQ(status, Status::kInvalidArgument) << text;
+    EXPECT_NE(text.find("rank 1 is claimed twice"), std::string::npos) << text;
+  }
+}
+
+TEST(SegmentTest, ALeftoverOfThisProcessesOwnSessionIsStillWaitedForAndNotTakenForADouble) {
+  const UniqueId id = unique_id_create();
+  Segment old_zero = Segment::create_or_open(id, 0, 2, kGeometry, soon());
+  old_zero.publish_phase(Phase::kOpened);  // its set-up is over, though its name is still there
   EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(id, 0, 2, kGeometry, soon()), "exists and was not removed",
                  "a rank of this very process uses it");
-  EXPECT_TRUE(name_exists(zero.name()));
 }
 
 TEST(SegmentTest, ANewSessionMayTakeTheNameWhileTheOldOneLives) {
   const UniqueId id = unique_id_create();
   Segment old_zero = Segment::create_or_open(id, 0, 2, kGeometry, soon());
-  const Segment old_one = Segment::create_or_open(id, 1, 2, kGeometry, soon());
+  Segment old_one = Segment::create_or_open(id, 1, 2, kGeometry, soon());
   EXPECT_TRUE(old_zero.unlink_name());
+  old_zero.publish_phase(Phase::kOpened);
+  old_one.publish_phase(Phase::kOpened);
   const Segment new_zero = Segment::create_or_open(id, 0, 2, kGeometry, soon());
   const Segment new_one = Segment::create_or_open(id, 1, 2, kGeometry, soon());
   EXPECT_NE(new_one.base(), old_one.base());
