@@ -1,43 +1,43 @@
 // SPDX-FileCopyrightText: The ringbell authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How this library calls the CUDA runtime inside somebody else's program: on the right device, in relaxed capture mode,
-// without leaving its own errors behind. Only for *_cuda.cpp files.
+// How this library calls CUDA inside somebody else's program: on the right device, in relaxed capture mode, without
+// leaving a context or its own errors behind. Only for *_cuda.cpp files.
 #ifndef RINGBELL_HOST_CUDA_CALL_HPP_
 #define RINGBELL_HOST_CUDA_CALL_HPP_
 
 #include <string>
 #include <string_view>
 
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include "host/error.hpp"
 
 namespace ringbell::host {
 
-/// For its lifetime the calling thread is on `device`, and calls that a capture in global mode would forbid are
-/// allowed. Afterwards the thread is as before; an error that a call in between left is cleared, the application's own
-/// stays.
+/// The driver's own function, as CUDA 12.0 defines it; null when the driver has none.
+void* driver_function(const char* name) noexcept;
+
+/// The primary context of `device`, the one that the runtime uses: retained, and kept until the process ends, because
+/// a window that a peer did not let go of lives in it.
+/// @throws Error kSystem with CUDA's words
+CUcontext primary_context(int device);
+
+/// For its lifetime the calling thread is on `context`, and calls that a capture in global mode would forbid are
+/// allowed. Afterwards the thread is exactly as before, with the application's own context, or with none; an error that
+/// a call in between left is cleared, the application's own stays.
 class CudaScope {
  public:
-  explicit CudaScope(int device) noexcept : error_before_(cudaPeekAtLastError()) {
-    cudaGetDevice(&device_before_);
-    if (device_before_ != device) cudaSetDevice(device);
-    cudaThreadExchangeStreamCaptureMode(&mode_);
-    device_ = device;
-  }
-  ~CudaScope() {
-    cudaThreadExchangeStreamCaptureMode(&mode_);
-    if (device_before_ != device_) cudaSetDevice(device_before_);
-    if (error_before_ == cudaSuccess) (void)cudaGetLastError();
-  }
+  /// @param context of primary_context
+  explicit CudaScope(CUcontext context) noexcept;
+  ~CudaScope();
   CudaScope(const CudaScope&) = delete;
   CudaScope& operator=(const CudaScope&) = delete;
 
  private:
   const cudaError_t error_before_;
-  int device_before_ = 0;
-  int device_ = 0;
+  bool pushed_ = false;
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include <cuda.h>
 #include <fmt/format.h>
 
 #include "host/cuda_call.hpp"
@@ -18,20 +17,8 @@ constexpr int kMaxDevices = 64;
 
 using PointerGetAttribute = CUresult (*)(void*, CUpointer_attribute, CUdeviceptr);
 
-// The driver's own function, without linking libcuda: a box without a driver must load this library.
 PointerGetAttribute pointer_get_attribute() noexcept {
-  static const PointerGetAttribute function = [] {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-#if CUDART_VERSION >= 12050
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion("cuPointerGetAttribute", &found, 12000, cudaEnableDefault, &result);
-#else
-    const cudaError_t error = cudaGetDriverEntryPoint("cuPointerGetAttribute", &found, cudaEnableDefault, &result);
-#endif
-    return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? reinterpret_cast<PointerGetAttribute>(found)
-                                                                         : nullptr;
-  }();
+  static const auto function = reinterpret_cast<PointerGetAttribute>(driver_function("cuPointerGetAttribute"));
   return function;
 }
 

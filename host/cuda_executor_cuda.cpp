@@ -42,7 +42,8 @@ class CudaExecutor final : public Executor {
         config.resident ? residency_refusal(device_) : "RINGBELL_RESIDENT=0 forbids a resident worker; unset it";
     if (!refusal.empty()) throw_error(Status::kUnsupported, refusal);
 
-    const CudaScope scope(device_);
+    primary_ = primary_context(device_);
+    const CudaScope scope(primary_);
     device::KernelFigures figures;
     cuda_check(static_cast<cudaError_t>(is_faulty() ? device::load_fault_kernel(kThreads, &figures)
                                                     : device::load_resident_kernel(kThreads, &figures)),
@@ -73,7 +74,7 @@ class CudaExecutor final : public Executor {
 
   // Only after the worker is at rest: Rank gives an executor up instead that still runs.
   ~CudaExecutor() override {
-    const CudaScope scope(device_);
+    const CudaScope scope(primary_);
     if (registered_ != nullptr) cudaHostUnregister(registered_);
     if (own_ != nullptr) cudaFree(own_);
     cudaStreamDestroy(stream_);
@@ -81,7 +82,7 @@ class CudaExecutor final : public Executor {
   }
 
   std::byte* create_window(Segment& segment) override {
-    const CudaScope scope(device_);
+    const CudaScope scope(primary_);
     RankCard& card = segment.card(config_.rank);
     describe_device(device_, card);
     window_bytes_ = window_allocation_bytes(config_.window_bytes + torn_line_bytes(config_.window_bytes));
@@ -106,7 +107,7 @@ class CudaExecutor final : public Executor {
   }
 
   void open_peers(Segment& segment, std::byte** window) override {
-    const CudaScope scope(device_);
+    const CudaScope scope(primary_);
     const RankCard& own = segment.card(config_.rank);
     int sharing = 1;
     for (int rank = 0; rank < config_.world; ++rank) {
@@ -138,7 +139,7 @@ class CudaExecutor final : public Executor {
   bool ll128_link() const noexcept override { return lines_stay_whole_; }
 
   void prepare(Segment& segment, device::WorkerContext& context, const device::Persistent& initial) override {
-    const CudaScope scope(device_);
+    const CudaScope scope(primary_);
     const std::span<std::byte> control = segment.control(config_.rank);
     cuda_check(cudaHostRegister(control.data(), control.size(), cudaHostRegisterMapped | cudaHostRegisterPortable),
                "cudaHostRegister of the control pages", "raise the memlock limit (ulimit -l)");
@@ -159,7 +160,7 @@ class CudaExecutor final : public Executor {
   }
 
   Status launch(std::uint64_t generation) noexcept override {
-    const CudaScope scope(device_);
+    const CudaScope scope(primary_);
     const auto error = static_cast<cudaError_t>(
         is_faulty() ? device::launch_fault_kernel(context_, generation, kThreads, &own_->fault, stream_)
                     : device::launch_resident_kernel(context_, generation, kThreads, stream_));
@@ -167,14 +168,14 @@ class CudaExecutor final : public Executor {
   }
 
   Status health() noexcept override {
-    const CudaScope scope(device_);
+    const CudaScope scope(primary_);
     const cudaError_t error = cudaStreamQuery(stream_);
     return error == cudaSuccess || error == cudaErrorNotReady ? Status::kOk : failed("the device has failed", error);
   }
 
   // A device that failed runs nothing any more.
   bool at_rest() noexcept override {
-    const CudaScope scope(device_);
+    const CudaScope scope(primary_);
     return cudaStreamQuery(stream_) != cudaErrorNotReady;
   }
 
@@ -191,7 +192,7 @@ class CudaExecutor final : public Executor {
       }
     }
     try {
-      const CudaScope scope(device_);
+      const CudaScope scope(primary_);
       KnownRange range;
       std::string fault = ask_range(device_, pointer, bytes, &range);
       if (!fault.empty()) {
@@ -210,14 +211,14 @@ class CudaExecutor final : public Executor {
   void forget(const void* pointer) noexcept override { ranges_.forget(pointer); }
 
   void close_peers() noexcept override {
-    const CudaScope scope(device_);
+    const CudaScope scope(primary_);
     for (int i = 0; i < opened_count_; ++i) cudaIpcCloseMemHandle(opened_[i]);
     opened_count_ = 0;
   }
 
   void destroy_window(bool confirmed_closed) noexcept override {
     if (window_ == nullptr) return;
-    const CudaScope scope(device_);
+    const CudaScope scope(primary_);
     if (cudaStreamQuery(stream_) == cudaSuccess) {
       // The next owner of this memory must not find a tenant's data.
       cudaMemsetAsync(window_, 0, window_bytes_, stream_);
@@ -314,6 +315,7 @@ class CudaExecutor final : public Executor {
 
   const ExecutorConfig config_;
   const int device_;
+  CUcontext primary_ = nullptr;
   int budget_ = 0;
   cudaStream_t stream_ = nullptr;
   std::byte* window_ = nullptr;
