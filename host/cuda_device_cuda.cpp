@@ -103,6 +103,13 @@ std::string ask_range(int device, const void* pointer, std::uint64_t bytes, Know
     return fmt::format("{} lies on device {}, this rank runs on device {}; give memory of the rank's own device",
                        pointer, attributes.device, device);
   }
+  if (attributes.type == cudaMemoryTypeManaged && attribute(cudaDevAttrConcurrentManagedAccess, device) == 0) {
+    return fmt::format(
+        "{} is managed memory, which the host of device {} may not touch while a kernel stays there; give device "
+        "memory "
+        "(cudaMalloc)",
+        pointer, device);
+  }
   const PointerGetAttribute get = pointer_get_attribute();
   if (get == nullptr) return "the driver has no cuPointerGetAttribute; update it";
   // Virtual memory mapped in pieces may hold one range together. Plain allocations (the ones legacy IPC can export)

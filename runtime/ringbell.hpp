@@ -153,7 +153,8 @@ class RINGBELL_API Communicator {
   [[nodiscard]] DeviceKind device() const noexcept;
 
   /// Queues out = reduction of all ranks' `in` and returns at once.
-  /// @param in, out  `count` elements each, any alignment; equal (in place) or not overlapping. CUDA: device memory.
+  /// @param in, out  `count` elements each, any alignment; equal (in place) or not overlapping. CUDA: memory of the
+  ///   rank's own GPU; pinned host memory and managed memory are taken, too, and cost what runtime/README.md says.
   ///   Both are the worker's until the call completes. May be null when count is 0.
   /// @param count    elements, the same on every rank; 0 completes without touching memory
   /// @return Ticket.status kOk; kAgain: the queue is full; kInvalidArgument: null, overlapping, foreign or too short
