@@ -100,9 +100,10 @@ TEST(BadCall, AFullQueueSaysSoInTheLastErrorUntilAnotherErrorComes) {
   Communicator comm(unique_id_create(), 0, 1, config);
   float values[2] = {1, 1};
   const auto call = [&] { return comm.all_reduce(&values[0], &values[1], 1, DType::kFloat32); };
+  Ticket tickets[2];
   {
     const ParkedScope away(comm);
-    const Ticket tickets[] = {call(), call()};
+    for (Ticket& ticket : tickets) ticket = call();
     EXPECT_EQ(comm.last_error(), "");
     EXPECT_EQ(call().status, Status::kAgain);
     expect_parts(comm.last_error(), {"rank 0", "no room", "2 slots", "Config::queue_depth"});
@@ -112,6 +113,7 @@ TEST(BadCall, AFullQueueSaysSoInTheLastErrorUntilAnotherErrorComes) {
     expect_parts(comm.last_error(), {"no room"});
     for (const Ticket& ticket : tickets) EXPECT_EQ(comm.wait(ticket, 0), Status::kAgain);
   }
+  EXPECT_EQ(comm.wait_all(tickets), Status::kOk);
   EXPECT_EQ(comm.wait(call()), Status::kOk) << comm.last_error();
 }
 
