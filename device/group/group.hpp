@@ -25,6 +25,7 @@ struct GroupShared {
   WaitRecord failure;
   std::uint64_t published_bytes;
   std::uint64_t launch_ns;
+  bool alone;      // see Group::alone
   unsigned lanes;  // of the operation: whole teams from the first on
   Link links[kWireFormats];
   bool laid_ahead;  // rounds[0] is that of one more operation of the last one's shape; of the poll team
@@ -38,12 +39,12 @@ concept Group = requires(G& g, Edge edge, Status status, bool flag, std::uint64_
   { g.lane() } -> std::convertible_to<unsigned>;
   { g.all_lanes() } -> std::convertible_to<unsigned>;
   { g.shared() } -> std::same_as<GroupShared&>;
-  // Lanes that do the operation, and whether they are the poll team alone. Constant from kOpStart to kOpEnd; between
-  // operations only the poll team knows.
+  // Lanes that move lines, and whether the poll team is alone in the operation. Constant from kOpStart to kOpEnd;
+  // between operations only the poll team knows.
   { g.lanes() } -> std::convertible_to<unsigned>;
   { g.alone() } -> std::same_as<bool>;
   // sync also orders memory among the lanes that meet; agree is a sync that returns their worst status. At kSlotRead
-  // and kSlotFill the operation's lanes meet, elsewhere all do; but a poll team that is alone passes kOpStart and
+  // and kSlotFill the lanes that move lines meet, elsewhere all do; but a poll team that is alone passes kOpStart and
   // kOpEnd by itself: the others stay at kOpStart.
   {g.sync(edge)};
   { g.agree(status, edge) } -> std::same_as<Status>;
@@ -53,6 +54,7 @@ concept Group = requires(G& g, Edge edge, Status status, bool flag, std::uint64_
   { g.line_all(flag) } -> std::same_as<bool>;
   {g.line_sync()};                                     // they come together: what follows, they do by one instruction
   { G::kTeamQuads } -> std::convertible_to<unsigned>;  // command quads that one lane of a team reads
+  { G::kMayBeOneTeam } -> std::convertible_to<bool>;   // false: there is always a team for headers
   // Teams: lanes that step together (a warp). The first polls the queue; headers are looked after by the last, or by
   // the first when it is alone.
   { g.in_poll_team() } -> std::same_as<bool>;

@@ -11,6 +11,7 @@ namespace ringbell::device {
 
 class CpuGroup {
  public:
+  static constexpr bool kMayBeOneTeam = true;
   static constexpr unsigned kLineLanes = 1;
   static constexpr unsigned kTeamQuads = kCommandQuads;
   static constexpr unsigned lane() { return 0; }

@@ -3,7 +3,7 @@
 //
 // The lanes of a CUDA worker: one CTA of whole warps, at least two. Warp 0 polls the queue, the last warp checks
 // headers, eight neighbouring lanes move an LL128 line. A short message takes few warps: those that have no line would
-// still issue the code of every step (900 clocks), and one warp needs no barrier.
+// still issue the code of every step (900 clocks), and the lines of one warp need no barrier.
 //
 // Votes name their lanes in a mask, so lanes may come to them one by one; what a caller owes is that ALL lanes of the
 // mask come, equally often.
@@ -16,6 +16,7 @@ namespace ringbell::device {
 
 class CudaGroup {
  public:
+  static constexpr bool kMayBeOneTeam = false;
   static constexpr unsigned kWarpLanes = 32;
   static constexpr unsigned kLineLanes = 8;
   static constexpr unsigned kTeamQuads = 1;  // lanes 0 to 3 of the team read a quad each
@@ -36,21 +37,21 @@ class CudaGroup {
   __device__ unsigned all_lanes() const { return here(blockDim.x); }
   // Not a member: `this` is passed to functions that are called, and a member would live in local memory.
   __device__ unsigned lanes() const { return storage().shared.lanes; }
-  __device__ bool alone() const { return lanes() == kWarpLanes; }
+  __device__ bool alone() const { return storage().shared.alone; }
   __device__ GroupShared& shared() { return storage().shared; }
 
   __device__ void sync(Edge edge) {
     if (of_slot(edge)) {
       const unsigned participants = lanes();
       participants == kWarpLanes ? team_sync() : slot_barrier(participants);
-    } else if (edge != Edge::kStart && in_poll_team() && alone()) {
+    } else if (edge == Edge::kOpStart && in_poll_team() && alone()) {
       team_sync();
     } else {
       __syncthreads();
     }
   }
   __device__ Status agree(Status status, Edge edge) {
-    const unsigned participants = of_slot(edge) || alone() ? lanes() : all_lanes();
+    const unsigned participants = of_slot(edge) ? lanes() : alone() ? kWarpLanes : all_lanes();
     if (!any(status != Status::kOk, edge, participants)) return Status::kOk;
     return worst_of(status, edge, participants);
   }
@@ -60,8 +61,8 @@ class CudaGroup {
   __device__ void line_sync() { __syncwarp(line_mask()); }
 
   __device__ bool in_poll_team() const { return lane() < kWarpLanes; }
-  __device__ bool in_header_team() const { return alone() ? in_poll_team() : lane() + kWarpLanes >= all_lanes(); }
-  __device__ bool in_layout_team() const { return lane() / kWarpLanes == (alone() ? 0 : 1); }
+  __device__ bool in_header_team() const { return lane() + kWarpLanes >= all_lanes(); }
+  __device__ bool in_layout_team() const { return lane() / kWarpLanes == (lanes() == kWarpLanes ? 0 : 1); }
   __device__ unsigned team_lane() const { return lane() % kWarpLanes; }
   __device__ static constexpr unsigned team_lanes() { return kWarpLanes; }
   __device__ bool team_all(bool flag) { return __all_sync(kAllLanes, flag) != 0; }
@@ -85,14 +86,18 @@ class CudaGroup {
 
   // Barrier 0 is the one of all lanes, 1 that of the operation's.
   __device__ static constexpr bool of_slot(Edge edge) { return edge == Edge::kSlotRead || edge == Edge::kSlotFill; }
-  // Numbers as immediates: a barrier named by a register would reserve all sixteen.
+  // Aligned, as the other barriers are: the warp's lanes come together first. Numbers as immediates: a barrier named by
+  // a register would reserve all sixteen.
   __device__ static void slot_barrier(unsigned participants) {
-    asm volatile("barrier.cta.sync 1, %0;" : : "r"(participants) : "memory");
+    __syncwarp(kAllLanes);
+    asm volatile("barrier.cta.sync.aligned 1, %0;" : : "r"(participants) : "memory");
   }
   __device__ static bool slot_barrier_or(bool flag, unsigned participants) {
     unsigned any;
+    __syncwarp(kAllLanes);
     asm volatile(
-        "{ .reg .pred in, out; setp.ne.u32 in, %1, 0; barrier.cta.red.or.pred out, 1, %2, in; selp.u32 %0, 1, 0, out; }"
+        "{ .reg .pred in, out; setp.ne.u32 in, %1, 0; barrier.cta.red.or.aligned.pred out, 1, %2, in; selp.u32 %0, 1, "
+        "0, out; }"
         : "=r"(any)
         : "r"(static_cast<unsigned>(flag)), "r"(participants)
         : "memory");

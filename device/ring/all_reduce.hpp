@@ -49,13 +49,17 @@ RINGBELL_TARGET Status ring_all_reduce(const WorkerContext& ctx, G& g, Status st
         lay_out_round(ctx, op, shared.links, round.end, round.epochs, &shared.rounds[parity ^ 1], g.team_lane(),
                       g.team_lanes());
       }
-      if (step.first_in && g.alone()) send_headers<M>(ctx, g);
+      if constexpr (G::kMayBeOneTeam) {
+        if (step.first_in && g.alone()) send_headers<M>(ctx, g);
+      }
       if (g.lane() == 0) ++shared.op.step;  // told when a wait is slow or fails
       status = do_step<M>(ctx, g, step, progress);
       if (status != Status::kOk) return status;
-      if (step.last_out && g.alone()) {
-        status = check_headers<M>(ctx, g);
-        if (status != Status::kOk) return status;
+      if constexpr (G::kMayBeOneTeam) {
+        if (step.last_out && g.alone()) {
+          status = check_headers<M>(ctx, g);
+          if (status != Status::kOk) return status;
+        }
       }
     }
     if (!round.last) continue;

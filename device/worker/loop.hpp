@@ -65,16 +65,16 @@ RINGBELL_TARGET void unpack_operation(const WorkerContext& ctx, G& g) {
   write_header(&op, over);
 }
 
-/// How many of the group's lanes do an operation whose chunks have `lines` lines: whole teams, and either one team
-/// alone, or some beside the team that waits for headers, or all.
+/// How many of the group's lanes move the lines of an operation, `lines` in a chunk: whole teams, and either so many
+/// that the team that waits for headers stays apart, or all.
 template <class G>
 RINGBELL_TARGET unsigned lanes_to_take(G& g, Protocol protocol, std::uint32_t lines) {
   const unsigned all = g.all_lanes();
   const unsigned team = g.team_lanes();
   const unsigned wanted = protocol == Protocol::kLL128 ? lines * G::kLineLanes : lines;
   const unsigned whole = (wanted + team - 1) / team * team;
-  if (whole <= team) return team;
-  return whole + team <= all ? whole : all;
+  if (whole + team > all) return all;
+  return whole == 0 ? team : whole;
 }
 
 /// Poll team. The first round of the operation in shared.op, from the slot uses to come.
@@ -112,6 +112,8 @@ RINGBELL_TARGET void begin_operation(const WorkerContext& ctx, G& g) {
   if (g.team_lane() == 0) {
     unpack_operation<M>(ctx, g);
     shared.lanes = lanes_to_take(g, shared.op.command.protocol, command_lines(shared.command_quad));
+    const bool has_headers = shared.op.command.kind == CommandKind::kAllReduce && ctx.world > 1;
+    shared.alone = shared.lanes == g.team_lanes() && (!has_headers || g.all_lanes() == g.team_lanes());
   }
   g.team_sync();
   if (!shared.laid_ahead && has_rounds(ctx, g)) lay_out_first_round(ctx, g);
@@ -164,7 +166,7 @@ RINGBELL_TARGET void next_command(const WorkerContext& ctx, G& g, Verdict verdic
     g.team_sync();
     begin_operation<M>(ctx, g);
   } else if (g.team_lane() == 0) {
-    shared.lanes = g.all_lanes();  // nobody stays at kOpStart
+    shared.alone = false;  // nobody stays at kOpStart
   }
   g.team_sync();
 }
@@ -179,8 +181,8 @@ RINGBELL_TARGET Status run_operation(const WorkerContext& ctx, G& g) {
     if (ctx.world == 1) {
       if (g.lane() < g.lanes()) copy_through<M>(g);
     } else {
-      // A team of its own sends headers and waits for them at once, while the others move the lines; one team alone
-      // does both inside the ring.
+      // A team of its own sends headers and waits for them, while others move the lines; a team that is alone does both
+      // inside the ring.
       if (g.in_header_team() && (!g.alone() || op.bytes == 0)) {
         send_headers<M>(ctx, g);
         status = check_headers<M>(ctx, g);

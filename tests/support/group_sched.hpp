@@ -60,6 +60,7 @@ struct SchedWorker {
 
 class SchedGroup {
  public:
+  static constexpr bool kMayBeOneTeam = true;
   static constexpr unsigned kLineLanes = 1;
   static constexpr unsigned kTeamQuads = device::kCommandQuads;
 
@@ -68,7 +69,7 @@ class SchedGroup {
   [[nodiscard]] unsigned lane() const { return lane_; }
   [[nodiscard]] unsigned all_lanes() const { return worker_.lanes; }
   [[nodiscard]] unsigned lanes() const { return worker_.shared.lanes; }
-  [[nodiscard]] bool alone() const { return lanes() == 1; }
+  [[nodiscard]] bool alone() const { return worker_.shared.alone; }
   device::GroupShared& shared() { return worker_.shared; }
   void sync(device::Edge edge) { static_cast<void>(agree(Status::kOk, edge)); }
   Status agree(Status status, device::Edge edge) {
@@ -84,8 +85,8 @@ class SchedGroup {
   static constexpr bool line_all(bool flag) { return flag; }
   static void line_sync() {}
   [[nodiscard]] bool in_poll_team() const { return lane_ == 0; }
-  [[nodiscard]] bool in_header_team() const { return lane_ == (alone() ? 0 : all_lanes() - 1); }
-  [[nodiscard]] bool in_layout_team() const { return lane_ == (alone() ? 0 : 1); }
+  [[nodiscard]] bool in_header_team() const { return lane_ == all_lanes() - 1; }
+  [[nodiscard]] bool in_layout_team() const { return lane_ == (lanes() == 1 ? 0 : 1); }
   static constexpr unsigned team_lane() { return 0; }
   static constexpr unsigned team_lanes() { return 1; }
   static constexpr bool team_all(bool flag) { return flag; }
