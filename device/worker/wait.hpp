@@ -162,25 +162,39 @@ RINGBELL_TARGET RINGBELL_INLINE bool poll(Ready ready) {
   return true;
 }
 
+inline constexpr std::uint64_t kWaitStatus = 0x7f;  // what look_again returns: a Status, kWaitTold, and above them
+inline constexpr std::uint64_t kWaitTold = 0x80;    // the worker clock when the wait began
+inline constexpr std::uint64_t kWaitBits = 0xff;
+
+/// A wait has polled long enough to look around: ends it, or tells that it is slow, or lets it go on. A function, and
+/// nothing of it in the loops that wait: they are the hot path, and its instructions would lie among theirs.
+/// @param wait 0 at first, then what the last call returned @return the wait's state; it is over if its status is not
+/// kOk
+template <class M, Group G>
+RINGBELL_TARGET RINGBELL_NOINLINE std::uint64_t look_again(const WorkerContext& ctx, G& g, Awaited awaited,
+                                                           std::uint64_t wait) {
+  const std::uint64_t now_ns = M::now_ns();
+  const std::uint64_t since_ns = wait == 0 ? now_ns & ~kWaitBits : wait & ~kWaitBits;
+  const std::uint32_t code = look_around<M>(ctx, g, awaited.peer, now_ns - since_ns);
+  if (code != 0) {
+    record_failure<M>(ctx, g, awaited, since_ns, code);
+    return since_ns | (wait & kWaitTold) | static_cast<std::uint64_t>(abort_status(code));
+  }
+  if ((wait & kWaitTold) != 0 || now_ns - since_ns < kSlowWaitUs * 1000) return since_ns | (wait & kWaitTold);
+  if (g.lane() == 0 || awaited.what == WaitFor::kHeader) publish_slow_wait<M>(ctx, g, awaited, since_ns);
+  return since_ns | kWaitTold;
+}
+
 /// Polls `ready` until it is true. `vote` makes the lanes that poll together (they call this together, with equal poll
 /// counts) leave together: it maps a lane's "I must leave" to everybody's.
 template <class M, Group G, class Ready, class Vote>
 RINGBELL_TARGET RINGBELL_INLINE Status wait_until(const WorkerContext& ctx, G& g, const Awaited& awaited, Ready ready,
                                                   Vote vote) {
-  std::uint64_t since_ns = 0;
-  bool told = false;
+  std::uint64_t wait = 0;
   while (!poll<M>(ready)) {
-    const std::uint64_t now_ns = M::now_ns();
-    if (since_ns == 0) since_ns = now_ns;
-    const std::uint32_t code = look_around<M>(ctx, g, awaited.peer, now_ns - since_ns);
-    if (code != 0) {
-      record_failure<M>(ctx, g, awaited, since_ns, code);
-    } else if (!told && now_ns - since_ns >= kSlowWaitUs * 1000 &&
-               (g.lane() == 0 || awaited.what == WaitFor::kHeader)) {
-      publish_slow_wait<M>(ctx, g, awaited, since_ns);
-      told = true;
-    }
-    if (vote(code != 0)) return code != 0 ? abort_status(code) : Status::kAborted;
+    wait = look_again<M>(ctx, g, awaited, wait);
+    const auto status = static_cast<Status>(wait & kWaitStatus);
+    if (vote(status != Status::kOk)) return status != Status::kOk ? status : Status::kAborted;
   }
   return Status::kOk;
 }
