@@ -52,7 +52,8 @@ concept Group = requires(G& g, Edge edge, Status status, bool flag, std::uint64_
   { g.line_lane() } -> std::convertible_to<unsigned>;
   { G::kLineLanes } -> std::convertible_to<unsigned>;
   { g.line_all(flag) } -> std::same_as<bool>;
-  {g.line_sync()};                                     // they come together: what follows, they do by one instruction
+  {g.line_sync()};                                     // barrier and memory order among them
+  { g.line_together() } -> std::same_as<bool>;         // the same to all of them: the next instruction they do as one
   { G::kTeamQuads } -> std::convertible_to<unsigned>;  // command quads that one lane of a team reads
   { G::kMayBeOneTeam } -> std::convertible_to<bool>;   // false: there is always a team for headers
   // Teams: lanes that step together (a warp). The first polls the queue; headers are looked after by the last, or by

@@ -24,6 +24,7 @@ class CpuGroup {
   static constexpr unsigned line_lane() { return 0; }
   static constexpr bool line_all(bool flag) { return flag; }
   static void line_sync() {}
+  static constexpr bool line_together() { return true; }
   static constexpr bool in_poll_team() { return true; }
   static constexpr bool in_header_team() { return true; }
   static constexpr bool in_layout_team() { return true; }

@@ -59,6 +59,13 @@ class CudaGroup {
   __device__ unsigned line_lane() const { return lane() % kLineLanes; }
   __device__ bool line_all(bool flag) { return __all_sync(line_mask(), flag) != 0; }
   __device__ void line_sync() { __syncwarp(line_mask()); }
+  // Lanes that came to a barrier of a warp apart may go on apart: it does no more than its name says. Either a line's
+  // lanes are all here, or none of them sees all.
+  __device__ bool line_together() {
+    unsigned here_now;
+    asm volatile("activemask.b32 %0;" : "=r"(here_now) : : "memory");
+    return (here_now & line_mask()) == line_mask();
+  }
 
   __device__ bool in_poll_team() const { return lane() < kWarpLanes; }
   __device__ bool in_header_team() const { return lane() + kWarpLanes >= all_lanes(); }

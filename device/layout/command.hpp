@@ -125,6 +125,10 @@ RINGBELL_HD inline Command command_unpack(const Quad q[kCommandQuads]) {
   return c;
 }
 
+RINGBELL_HD inline CommandKind command_kind(const Quad q[kCommandQuads]) {
+  return static_cast<CommandKind>(q[3].lo & 0xff);
+}
+
 /// Bytes of the message of a command as it came, and lines of its wire format in a chunk (65535: or more).
 RINGBELL_HD inline std::uint64_t command_bytes(const Quad q[kCommandQuads], std::uint64_t count) {
   return count << (q[3].hi >> 16 & 3);

@@ -56,11 +56,15 @@ struct CudaOps {
     return words;
   }
 
-  // --- quads of a window. kLl128Flag: no instruction orders the eight quads of a line. The lanes of a warp store them
-  // in one request, and links that carry a request of 128 bytes whole are found by the torn-line test (torn_line.cu);
-  // the receiver's reload makes up for the order of its own loads. Simple orders its quads by tail and fence.
+  // --- quads of a window. kLl128Flag: lanes that are together store the eight quads of a line in one request, and
+  // links that carry a request of 128 bytes whole are found by the torn-line test (torn_line.cu); the receiver's reload
+  // makes up for the order of its own loads. Lanes that are apart store the data, meet, and the flag's lane puts a
+  // fence before its quad. Simple orders its quads by tail and fence.
   __device__ static void publish_quad(Quad* to, Quad quad) { store_v2(to, quad.lo, quad.hi); }
-  __device__ static void publish_flag_quad(Quad* to, Quad quad, Edge) { store_v2(to, quad.lo, quad.hi); }
+  __device__ static void publish_flag_quad(Quad* to, Quad quad, Edge) {
+    fence_sys();
+    store_v2(to, quad.lo, quad.hi);
+  }
   __device__ static Quad read_quad(const Quad* from) {
     Quad quad;
     load_v2(from, &quad.lo, &quad.hi);

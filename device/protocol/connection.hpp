@@ -20,12 +20,23 @@ RINGBELL_HD constexpr bool has_room(std::uint64_t sent, std::uint64_t consumed, 
 }
 static_assert(has_room(2, ~0ull, 8) && !has_room(7, ~0ull, 8) && !has_room(5, ~0ull - 2, 8) && has_room(7, 8, 2));
 
+/// Slots of the next rank that are known to be free when an operation begins.
+RINGBELL_HD inline std::uint32_t free_slots(const WorkerContext& ctx, const GroupShared& shared) {
+  const unsigned wire = wire_index(shared.op.command.protocol);
+  return ctx.layout.slots - static_cast<std::uint32_t>(shared.persistent.epochs[wire].send - shared.credit_seen[wire]);
+}
+
 /// What a lane carries from step to step. Registers.
 struct Progress {
   std::uint32_t room = 0;  // slots known to be free
   // A step without a barrier leaves its status to the next step that has one, so that all lanes stop together.
   Status carried = Status::kOk;
 };
+
+/// The fold of a step that does `verb`. The one whose result is kept takes in the last rank's input.
+RINGBELL_HD constexpr ReduceRule fold_of(const Command& command, Verb verb, std::uint32_t world) {
+  return {command.dtype, command.op, has(verb, Verb::kOut) && command.op == ReduceOp::kAvg ? world : 0};
+}
 
 template <class M, Group G, unsigned kWire>
 class Connection {
@@ -71,11 +82,7 @@ class Connection {
     }
   }
 
-  /// The fold of this step. The one whose result is kept takes in the last rank's input.
-  RINGBELL_TARGET ReduceRule fold() const {
-    const Command& command = g_.shared().op.command;
-    return {command.dtype, command.op, does(Verb::kOut) && command.op == ReduceOp::kAvg ? ctx_.world : 0};
-  }
+  RINGBELL_TARGET ReduceRule fold() const { return fold_of(g_.shared().op.command, step_.verb, ctx_.world); }
 
   RINGBELL_TARGET void count_sent() {
     if (g_.lane() == 0) g_.shared().published_bytes += step_.bytes;

@@ -10,6 +10,14 @@
 
 namespace ringbell::device {
 
+/// Lane 0. Frees a slot that needs no cleaning: as Connection::return_credit.
+template <class M>
+RINGBELL_TARGET void return_ll_credit(const WorkerContext& ctx, std::uint64_t recv_epoch) {
+  auto* line =
+      reinterpret_cast<CreditLine*>(ctx.window[ctx.ring_prev] + ctx.layout.credit_offset(0, wire_index(Protocol::kLL)));
+  M::store_after_reads(&line->consumed, recv_epoch + 1, Edge::kCredit);
+}
+
 template <class M, Group G>
 class LlProtocol : public Connection<M, G, wire_index(Protocol::kLL)> {
   using Base = Connection<M, G, wire_index(Protocol::kLL)>;
@@ -21,6 +29,7 @@ class LlProtocol : public Connection<M, G, wire_index(Protocol::kLL)> {
 
  public:
   using Base::Base;
+  using Base::wait_credit;
 
   /// Does the step. All lanes. @return the same to all lanes
   RINGBELL_TARGET Status move() {
@@ -40,13 +49,13 @@ class LlProtocol : public Connection<M, G, wire_index(Protocol::kLL)> {
     return status;
   }
 
- private:
-  static constexpr std::uint32_t kPack = kLlPayloadBytes;
-
   RINGBELL_TARGET static bool line_ready(LlWords words, std::uint32_t flag) {
     const bool second = mutated<M>(Mutant::kOneLlFlag) || ll_word_ready(words.word[1], flag);
     return ll_word_ready(words.word[0], flag) && second;
   }
+
+ private:
+  static constexpr std::uint32_t kPack = kLlPayloadBytes;
 
   /// This lane's lines from byte *from_at on. @return false when one is late: *from_at is its byte. Stepping out before
   /// the long wait keeps the loop's registers out of it.

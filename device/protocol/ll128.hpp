@@ -73,12 +73,7 @@ class Ll128Protocol : public Connection<M, G, wire_index(Protocol::kLL128)> {
           quad[q] = has(verb, Verb::kOwn) ? reduce(arrived[q], quad[q], this->fold()) : arrived[q];
         }
       }
-      if (has(verb, Verb::kPass)) {
-        // Unaligned packs and reduce() part the lanes.
-        g_.line_sync();
-        RINGBELL_UNROLL
-        for (unsigned q = 0; q < kQuads; ++q) send_quad(&to[line], first_quad + q, quad[q]);
-      }
+      if (has(verb, Verb::kPass)) send_line(&to[line], first_quad, quad);
       if (has(verb, Verb::kOut)) {
         RINGBELL_UNROLL
         for (unsigned q = 0; q < kQuads; ++q) store_out(out, bytes, line, first_quad + q, quad[q]);
@@ -121,16 +116,24 @@ class Ll128Protocol : public Connection<M, G, wire_index(Protocol::kLL128)> {
     store_pack8<M>(out + at, value.lo, valid_bytes(bytes, at, 8));
     if (quad != kFlagQuad) store_pack8<M>(out + at + 8, value.hi, valid_bytes(bytes, at + 8, 8));
   }
-  // Lanes that share a line store it by ONE instruction, together: a branch on the flag quad, or lanes that come one by
-  // one, would let the flag out before the data. One lane alone orders its stores instead.
-  RINGBELL_TARGET RINGBELL_INLINE void send_quad(Ll128Line* to, unsigned quad, Quad value) {
-    if (quad == kFlagQuad) value.hi = step_.send_flag;
+  // Lanes that share a line store it by ONE instruction: a branch on the flag quad, or lanes that come one by one,
+  // would let the flag out before the data. Unaligned packs and reduce() part the lanes, so they are called together
+  // first; that is no promise that they stay together, so it is asked for, and lanes that are apart pay for an order.
+  // One lane alone always orders its stores.
+  RINGBELL_TARGET RINGBELL_INLINE void send_line(Ll128Line* to, unsigned first_quad, Quad (&quad)[kQuads]) {
+    if (first_quad + kQuads == kLl128Quads) quad[kQuads - 1].hi = step_.send_flag;
     if constexpr (G::kLineLanes > 1) {
-      M::publish_quad(&to->quad[quad], value);
-    } else if (quad == kFlagQuad) {
-      M::publish_flag_quad(&to->quad[quad], value, Edge::kLl128Flag);
+      g_.line_sync();
+      if (g_.line_together()) {
+        M::publish_quad(&to->quad[first_quad], quad[0]);
+      } else {
+        if (first_quad != kFlagQuad) M::publish_quad(&to->quad[first_quad], quad[0]);
+        g_.line_sync();
+        if (first_quad == kFlagQuad) M::publish_flag_quad(&to->quad[first_quad], quad[0], Edge::kLl128Flag);
+      }
     } else {
-      M::publish_quad(&to->quad[quad], value);
+      for (unsigned q = 0; q < kFlagQuad; ++q) M::publish_quad(&to->quad[q], quad[q]);
+      M::publish_flag_quad(&to->quad[kFlagQuad], quad[kFlagQuad], Edge::kLl128Flag);
     }
   }
   RINGBELL_TARGET RINGBELL_INLINE static Quad read_quad(const Ll128Line* line, unsigned quad) {

@@ -5,8 +5,8 @@
 #ifndef RINGBELL_DEVICE_RING_ALL_REDUCE_HPP_
 #define RINGBELL_DEVICE_RING_ALL_REDUCE_HPP_
 
-#include "device/protocol/ll.hpp"
 #include "device/protocol/ll128.hpp"
+#include "device/protocol/ll_short.hpp"
 #include "device/protocol/simple.hpp"
 #include "device/worker/header_check.hpp"
 
@@ -33,11 +33,9 @@ template <class M, Group G>
 RINGBELL_TARGET Status ring_all_reduce(const WorkerContext& ctx, G& g, Status status) {
   GroupShared& shared = g.shared();
   const Operation& op = shared.op;
-  const unsigned wire = wire_index(op.command.protocol);
   Progress progress;
   progress.carried = status;
-  progress.room =
-      ctx.layout.slots - static_cast<std::uint32_t>(shared.persistent.epochs[wire].send - shared.credit_seen[wire]);
+  progress.room = free_slots(ctx, shared);
   for (unsigned parity = 0;; parity ^= 1) {
     const Round& round = shared.rounds[parity];
     for (std::uint32_t at = 0; at < round.steps; ++at) {
@@ -65,10 +63,11 @@ RINGBELL_TARGET Status ring_all_reduce(const WorkerContext& ctx, G& g, Status st
     if (!round.last) continue;
     // Nobody else reads them before the next operation's first barrier.
     if (g.lane() == 0) {
+      const unsigned wire = wire_index(op.command.protocol);
       shared.persistent.epochs[wire] = round.epochs;
       shared.credit_seen[wire] = round.epochs.send - ctx.layout.slots + progress.room;
     }
-    return progress.carried;  // the last step had a barrier: it is kOk
+    return Status::kOk;  // the last step had a barrier: nothing is carried any more
   }
 }
 

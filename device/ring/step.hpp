@@ -44,9 +44,11 @@ struct Step {
 /// One trip of `world` chunks around the ring: its steps, and where the next one starts.
 struct Round {
   Step step[ring_steps(kMaxRanks)];
-  std::uint64_t end;    // byte of the message
-  Epochs epochs;        // of the operation's wire format
-  std::uint32_t steps;  // without those of empty chunks
+  std::uint64_t end;         // byte of the message
+  Epochs epochs;             // of the operation's wire format
+  std::uint32_t most_bytes;  // of a chunk
+  bool plain;                // the operation's only round, and no slot must be cleaned
+  std::uint32_t steps;       // without those of empty chunks
   bool last;
 };
 
@@ -71,7 +73,8 @@ RINGBELL_HD RINGBELL_NOINLINE inline void lay_out_round(const WorkerContext& ctx
   const bool last = op.bytes - offset <= whole;
   const std::uint32_t bytes = last ? static_cast<std::uint32_t>(op.bytes - offset) : whole;
   const std::uint32_t last_step = ring_steps(world) - 1;  // it alone passes nothing on, as the first receives nothing
-  const std::uint32_t steps = filled_steps(ctx.ring_index, filled_chunks(bytes, chunk_bytes), world);
+  const std::uint32_t filled = filled_chunks(bytes, chunk_bytes);
+  const std::uint32_t steps = filled_steps(ctx.ring_index, filled, world);
   const std::uint32_t passing = steps & ((1u << last_step) - 1);
   RINGBELL_ROLLED
   for (std::uint32_t at = lane; at <= last_step + 1; at += lanes) {
@@ -82,6 +85,10 @@ RINGBELL_HD RINGBELL_NOINLINE inline void lay_out_round(const WorkerContext& ctx
       round->epochs.recv = epochs.recv + before - (steps & 1);
       round->steps = before;
       round->last = last;
+      round->most_bytes = chunk_bytes < bytes ? chunk_bytes : bytes;
+      // Of a round's receptions none is as far as this from the first.
+      const bool clean = wire == wire_index(Protocol::kLL) && ll_must_clean(epochs.recv, link.slots + 2 * kMaxRanks);
+      round->plain = last && offset == 0 && !clean;
       break;
     }
     if ((steps >> at & 1) == 0) continue;  // both ends know that the chunk is empty

@@ -23,8 +23,8 @@ RINGBELL_HD constexpr std::uint32_t header_call(const Operation& op) {
          static_cast<std::uint32_t>(op.command.algorithm) << 16 | static_cast<std::uint32_t>(op.command.protocol) << 24;
 }
 
-/// Writes this rank's header. @param park this rank's lease is over
-RINGBELL_HD inline void write_header(Operation* op, bool park) {
+/// Writes this rank's header but for kHeaderPark.
+RINGBELL_HD inline void write_header(Operation* op) {
   const Command& command = op->command;
   op->header[0] = static_cast<std::uint32_t>(op->seq);
   op->header[1] = static_cast<std::uint32_t>(op->seq >> 32);
@@ -35,7 +35,6 @@ RINGBELL_HD inline void write_header(Operation* op, bool park) {
   op->header[6] = static_cast<std::uint32_t>(command.tag);
   op->header[7] = static_cast<std::uint32_t>(command.tag >> 32);
   op->header[8] = command.channels;
-  op->header[kHeaderPark] = park ? 1 : 0;
 }
 
 template <class M>
@@ -43,10 +42,28 @@ RINGBELL_TARGET const HeaderLine* header_line(const WorkerContext& ctx, const Op
   return reinterpret_cast<const HeaderLine*>(ctx.window[ctx.rank] + WindowLayout::header_offset(source, op.index));
 }
 
-/// The team's lanes store this rank's header into every peer's window.
+/// One lane. True if this operation must be the last of the launch.
+template <class M, class G>
+RINGBELL_TARGET bool lease_is_over(const WorkerContext& ctx, G& g) {
+  auto& shared = g.shared();
+  const std::uint64_t now = M::now_ns();
+  if (now - shared.launch_ns < ctx.lease_ns) return false;
+  if ((M::load_relaxed(&ctx.control->control.request) & kRequestHold) == 0) return true;
+  shared.launch_ns = now;  // held: a new lease
+  return false;
+}
+
+/// The team's lanes store this rank's header into every peer's window. The lease is looked at here, and not where
+/// everybody waits for the operation.
 template <class M, class G>
 RINGBELL_TARGET void send_headers(const WorkerContext& ctx, G& g) {
   const Operation& op = g.shared().op;
+  if (g.team_lane() == 0) {
+    const bool over = lease_is_over<M>(ctx, g);
+    g.shared().op.header[kHeaderPark] = over ? 1 : 0;
+    if (over) g.shared().park_after = ParkReason::kLease;
+  }
+  g.team_sync();
   const std::uint64_t flag = static_cast<std::uint64_t>(ll_flag(op.index)) << 32;
   for (unsigned i = g.team_lane(); i < kHeaderWords * ctx.world; i += g.team_lanes()) {
     const unsigned peer = i / kHeaderWords;

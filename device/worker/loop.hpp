@@ -32,39 +32,6 @@ RINGBELL_TARGET Verdict idle_look(const WorkerContext& ctx, G& g, std::uint64_t 
   return Verdict::kRun;
 }
 
-/// Team lane 0. True if this operation must be the last of the launch.
-template <class M, Group G>
-RINGBELL_TARGET bool lease_is_over(const WorkerContext& ctx, G& g) {
-  GroupShared& shared = g.shared();
-  const std::uint64_t now = M::now_ns();
-  if (now - shared.launch_ns < ctx.lease_ns) return false;
-  if ((M::load_relaxed(&ctx.control->control.request) & kRequestHold) == 0) return true;
-  shared.launch_ns = now;  // held: a new lease
-  return false;
-}
-
-/// Team lane 0. The operation, from the command.
-template <class M, Group G>
-RINGBELL_TARGET void unpack_operation(const WorkerContext& ctx, G& g) {
-  GroupShared& shared = g.shared();
-  Operation& op = shared.op;
-  const Command command = command_unpack(shared.command_quad);
-  const std::uint64_t bytes = command_bytes(shared.command_quad, command.count);
-  shared.laid_ahead = shared.laid_ahead && bytes == op.bytes && command.chunk_bytes == op.command.chunk_bytes &&
-                      command.protocol == op.command.protocol;
-  op.command = command;
-  op.bytes = bytes;
-  op.seq = shared.persistent.next_seq;
-  op.index = shared.persistent.op_index;
-  op.step = 0;
-  shared.park_after = (op.command.flags & kFlagLastOfBurst) != 0 ? ParkReason::kBurstEnd : ParkReason::kNone;
-  shared.failure_taken = 0;
-  shared.published_bytes = 0;
-  const bool over = lease_is_over<M>(ctx, g);
-  if (over) shared.park_after = ParkReason::kLease;
-  write_header(&op, over);
-}
-
 /// How many of the group's lanes move the lines of an operation, `lines` in a chunk: whole teams, and either so many
 /// that the team that waits for headers stays apart, or all.
 template <class G>
@@ -77,6 +44,36 @@ RINGBELL_TARGET unsigned lanes_to_take(G& g, Protocol protocol, std::uint32_t li
   return whole == 0 ? team : whole;
 }
 
+/// Team lane 0. The operation, from the command. An empty one is the floor of every call: it takes what it needs.
+template <class M, Group G>
+RINGBELL_TARGET void unpack_operation(const WorkerContext& ctx, G& g) {
+  GroupShared& shared = g.shared();
+  Operation& op = shared.op;
+  op.seq = shared.persistent.next_seq;
+  shared.failure_taken = 0;
+  shared.published_bytes = 0;
+  shared.park_after = ParkReason::kNone;
+  if (command_kind(shared.command_quad) != CommandKind::kAllReduce) {
+    op.command.kind = CommandKind::kNop;  // the rest stays: what is laid out ahead is for another call like the last
+    op.command.flags = 0;
+    shared.lanes = g.team_lanes();
+    shared.alone = true;
+    return;
+  }
+  const Command command = command_unpack(shared.command_quad);
+  const std::uint64_t bytes = command_bytes(shared.command_quad, command.count);
+  shared.laid_ahead = shared.laid_ahead && bytes == op.bytes && command.chunk_bytes == op.command.chunk_bytes &&
+                      command.protocol == op.command.protocol;
+  op.command = command;
+  op.bytes = bytes;
+  op.index = shared.persistent.op_index;
+  op.step = 0;
+  if ((command.flags & kFlagLastOfBurst) != 0) shared.park_after = ParkReason::kBurstEnd;
+  write_header(&op);
+  shared.lanes = lanes_to_take(g, command.protocol, command_lines(shared.command_quad));
+  shared.alone = shared.lanes == g.team_lanes() && (ctx.world == 1 || g.all_lanes() == g.team_lanes());
+}
+
 /// Poll team. The first round of the operation in shared.op, from the slot uses to come.
 template <class G>
 RINGBELL_TARGET void lay_out_first_round(const WorkerContext& ctx, G& g) {
@@ -86,19 +83,13 @@ RINGBELL_TARGET void lay_out_first_round(const WorkerContext& ctx, G& g) {
                 g.team_lane(), g.team_lanes());
 }
 
-template <class G>
-RINGBELL_TARGET bool has_rounds(const WorkerContext& ctx, G& g) {
-  const Operation& op = g.shared().op;
-  return op.command.kind == CommandKind::kAllReduce && op.bytes != 0 && ctx.world != 1;
-}
-
 /// Poll team, nothing to do. Calls repeat: the first round of another one like the last takes 0.4 us to lay out, which
 /// nobody waits for now.
 template <class G>
 RINGBELL_TARGET void lay_out_ahead(const WorkerContext& ctx, G& g) {
   GroupShared& shared = g.shared();
   g.team_sync();  // what lane 0 wrote when it completed the last one
-  if (shared.laid_ahead || !has_rounds(ctx, g)) return;
+  if (shared.laid_ahead || shared.op.bytes == 0 || ctx.world == 1) return;
   lay_out_first_round(ctx, g);
   g.team_sync();
   if (g.team_lane() == 0) shared.laid_ahead = true;
@@ -109,14 +100,11 @@ RINGBELL_TARGET void lay_out_ahead(const WorkerContext& ctx, G& g) {
 template <class M, Group G>
 RINGBELL_TARGET void begin_operation(const WorkerContext& ctx, G& g) {
   GroupShared& shared = g.shared();
-  if (g.team_lane() == 0) {
-    unpack_operation<M>(ctx, g);
-    shared.lanes = lanes_to_take(g, shared.op.command.protocol, command_lines(shared.command_quad));
-    const bool has_headers = shared.op.command.kind == CommandKind::kAllReduce && ctx.world > 1;
-    shared.alone = shared.lanes == g.team_lanes() && (!has_headers || g.all_lanes() == g.team_lanes());
-  }
+  if (g.team_lane() == 0) unpack_operation<M>(ctx, g);
   g.team_sync();
-  if (!shared.laid_ahead && has_rounds(ctx, g)) lay_out_first_round(ctx, g);
+  const Operation& op = shared.op;
+  if (op.command.kind != CommandKind::kAllReduce || op.bytes == 0 || ctx.world == 1 || shared.laid_ahead) return;
+  lay_out_first_round(ctx, g);
 }
 
 /// Poll team. Waits for the next command and unpacks it into the shared operation, or passes on the decision to leave.
@@ -187,7 +175,9 @@ RINGBELL_TARGET Status run_operation(const WorkerContext& ctx, G& g) {
         send_headers<M>(ctx, g);
         status = check_headers<M>(ctx, g);
       }
-      if (g.lane() < g.lanes() && op.bytes != 0) status = ring_all_reduce<M>(ctx, g, status);
+      if (g.lane() < g.lanes() && op.bytes != 0) {
+        status = is_ll_short(g) ? ll_short_ring<M>(ctx, g) : ring_all_reduce<M>(ctx, g, status);
+      }
     }
   }
   if constexpr (mutated<M>(Mutant::kNextBeforeComplete)) return status;
@@ -219,9 +209,10 @@ RINGBELL_TARGET void complete(const WorkerContext& ctx, G& g, Status status) {
   const bool gpu_scope = status == Status::kOk && (shared.op.command.flags & kFlagGpuScopeComplete) != 0;
   auto* line = reinterpret_cast<Quad*>(&ctx.completions[seq & (ctx.queue_depth - 1)]);
   M::publish_completion(line, Quad{shared.published_bytes, completion_word(seq, status)}, gpu_scope, Edge::kCompletion);
-  shared.laid_ahead = false;
   shared.persistent.next_seq = seq + 1;
-  if (shared.op.command.kind == CommandKind::kAllReduce) ++shared.persistent.op_index;
+  if (shared.op.command.kind != CommandKind::kAllReduce) return;
+  ++shared.persistent.op_index;
+  shared.laid_ahead = false;
 }
 
 /// Lane 0, between two operations. @return true if the worker must leave.
@@ -229,6 +220,9 @@ template <class M, Group G>
 RINGBELL_TARGET bool park_after_operation(const WorkerContext& ctx, G& g) {
   GroupShared& shared = g.shared();
   ParkReason reason = shared.park_after;
+  // Who exchanges headers asks for the lease there: all ranks park after the same call.
+  const bool alone = ctx.world == 1 || shared.op.command.kind != CommandKind::kAllReduce;
+  if (reason == ParkReason::kNone && alone && lease_is_over<M>(ctx, g)) reason = ParkReason::kLease;
   if (reason == ParkReason::kNone) return false;
   const bool held = (M::load_relaxed(&ctx.control->control.request) & kRequestHold) != 0;
   return !held && try_park<M>(ctx, g, reason);

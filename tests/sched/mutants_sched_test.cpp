@@ -52,6 +52,24 @@ INSTANTIATE_TEST_SUITE_P(Mutants, EveryProtocol, testing::Values(Protocol::kLL, 
 
 TEST(Mutants, OneLlFlagTested) { expect_found(ring(Protocol::kLL), mutant_worker<Mutant::kOneLlFlag>); }
 
+/// Calls of one round in which a lane has a line at most, with a lane to spare for headers.
+WorldConfig short_calls() {
+  WorldConfig config;
+  config.ranks = 3;
+  config.lanes = 4;
+  config.ahead = 2;
+  for (const std::uint64_t count : {6, 5, 6, 1, 6, 4}) config.calls.push_back({.count = count});
+  return config;
+}
+
+TEST(Mutants, OneLlFlagTestedInAShortCall) { expect_found(short_calls(), mutant_worker<Mutant::kOneLlFlag>); }
+
+TEST(Mutants, CreditReturnedBeforeTheSlotIsReadInAShortCall) {
+  expect_found(short_calls(), mutant_worker<Mutant::kCreditBeforeRead>);
+}
+
+TEST(Mutants, NoBarrierBetweenEpochsOfShortCalls) { expect_found(short_calls(), {Edge::kSlotRead, Side::kBarrier}); }
+
 TEST(Mutants, NoLl128Reload) { expect_found(ring(Protocol::kLL128), mutant_worker<Mutant::kNoLl128Reload>); }
 
 TEST(Mutants, Ll128FlagBeforeItsData) { expect_found(ring(Protocol::kLL128), {Edge::kLl128Flag, Side::kRelease}); }

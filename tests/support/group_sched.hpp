@@ -84,6 +84,7 @@ class SchedGroup {
   static constexpr unsigned line_lane() { return 0; }
   static constexpr bool line_all(bool flag) { return flag; }
   static void line_sync() {}
+  static constexpr bool line_together() { return true; }
   [[nodiscard]] bool in_poll_team() const { return lane_ == 0; }
   [[nodiscard]] bool in_header_team() const { return lane_ == all_lanes() - 1; }
   [[nodiscard]] bool in_layout_team() const { return lane_ == (lanes() == 1 ? 0 : 1); }

@@ -4,6 +4,7 @@
 // Rounds as they are laid out, a step a lane, against the plain walk over chunks: whatever the number of lanes.
 #include "device/ring/step.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -19,6 +20,7 @@ struct StepTest : testing::Test {
   Operation op{};
   std::vector<std::byte> windows = std::vector<std::byte>(2 * kLayout.total_bytes());
   Link links[kWireFormats];
+  std::uint64_t first_ = 0;
 
   void set_up(std::uint32_t world, std::uint32_t index, Protocol protocol, std::uint64_t bytes, std::uint32_t chunk) {
     ctx.world = world;
@@ -43,6 +45,7 @@ struct StepTest : testing::Test {
 
   /// Walks the whole call, lane by lane where the product's lanes go at once.
   void check(Epochs epochs, unsigned lanes) {
+    first_ = epochs.recv;
     const unsigned wire = wire_index(op.command.protocol);
     const Link& link = links[wire];
     std::uint64_t offset = 0;
@@ -86,6 +89,15 @@ struct StepTest : testing::Test {
         }
       }
       ASSERT_EQ(round.steps, number);
+      ASSERT_EQ(round.most_bytes, std::min<std::uint64_t>(chunk, op.bytes - offset));
+      if (round.plain) {
+        ASSERT_TRUE(offset == 0 && round.last);
+        for (std::uint32_t i = 0; i < number; ++i) {
+          ASSERT_FALSE(has(round.step[i].verb, Verb::kRecv) && round.step[i].clean);
+        }
+      } else if (first_ < 100) {
+        ASSERT_FALSE(offset == 0 && round.last);
+      }
       ASSERT_EQ(round.epochs.send, epochs.send);
       ASSERT_EQ(round.epochs.recv, epochs.recv);
       offset += std::uint64_t{ctx.world} * chunk;
