@@ -82,7 +82,8 @@ trap 'exit 130' INT TERM
 # name, seconds, MPS: shared = when ranks share a GPU, always = also with more GPUs (worlds of 3 and 4), never
 TESTS="
 reduce_cross_test      60 never
-gpu_links_test         60 shared
+gpu_links_test         60 always
+gpu_context_test       40 shared
 gpu_bad_input_test    100 shared
 gpu_residency_test    100 shared
 gpu_hazards_test       90 shared

@@ -43,9 +43,10 @@ concept Group = requires(G& g, Edge edge, Status status, bool flag, std::uint64_
   // between operations only the poll team knows.
   { g.lanes() } -> std::convertible_to<unsigned>;
   { g.alone() } -> std::same_as<bool>;
+  { g.all_here() } -> std::same_as<bool>;  // every lane takes part in the operation
   // sync also orders memory among the lanes that meet; agree is a sync that returns their worst status. At kSlotRead
-  // and kSlotFill the lanes that move lines meet, elsewhere all do; but a poll team that is alone passes kOpStart and
-  // kOpEnd by itself: the others stay at kOpStart.
+  // and kSlotFill the lanes that move lines meet, elsewhere all do; but teams that have nothing to do in an operation
+  // may stay at kOpStart, and a poll team that is alone passes kOpStart and kOpEnd by itself.
   {g.sync(edge)};
   { g.agree(status, edge) } -> std::same_as<Status>;
   // Lanes that move one LL128 line together (a divisor of 8): called by all of them.

@@ -18,6 +18,7 @@ class CpuGroup {
   static constexpr unsigned lanes() { return 1; }
   static constexpr unsigned all_lanes() { return 1; }
   static constexpr bool alone() { return true; }
+  static constexpr bool all_here() { return true; }
   GroupShared& shared() { return shared_; }
   static void sync(Edge) {}
   static Status agree(Status status, Edge) { return status; }

@@ -38,22 +38,28 @@ class CudaGroup {
   // Not a member: `this` is passed to functions that are called, and a member would live in local memory.
   __device__ unsigned lanes() const { return storage().shared.lanes; }
   __device__ bool alone() const { return storage().shared.alone; }
+  __device__ bool all_here() const { return !alone() && !few(); }
   __device__ GroupShared& shared() { return storage().shared; }
 
   __device__ void sync(Edge edge) {
     if (of_slot(edge)) {
-      const unsigned participants = lanes();
-      participants == kWarpLanes ? team_sync() : slot_barrier(participants);
-    } else if (edge == Edge::kOpStart && in_poll_team() && alone()) {
-      team_sync();
-    } else {
-      __syncthreads();
+      if (lanes() == kWarpLanes) return team_sync();
+      return named_barrier<kOfSlot>(lanes());
     }
+    if (edge == Edge::kOpStart) return start();
+    __syncthreads();
   }
   __device__ Status agree(Status status, Edge edge) {
-    const unsigned participants = of_slot(edge) ? lanes() : alone() ? kWarpLanes : all_lanes();
-    if (!any(status != Status::kOk, edge, participants)) return Status::kOk;
-    return worst_of(status, edge, participants);
+    const bool failed = status != Status::kOk;
+    if (of_slot(edge) ? lanes() == kWarpLanes : alone()) {
+      team_sync();
+      return __any_sync(kAllLanes, failed) == 0 ? Status::kOk : worst_of_warp(status);
+    }
+    if (of_slot(edge)) {
+      return named_barrier_or<kOfSlot>(failed, lanes()) ? worst_of<kOfSlot>(status, lanes()) : Status::kOk;
+    }
+    if (few()) return named_barrier_or<kOfFew>(failed, kFew) ? worst_of<kOfFew>(status, kFew) : Status::kOk;
+    return __syncthreads_or(failed) != 0 ? worst_of<kOfAll>(status, all_lanes()) : Status::kOk;
   }
 
   __device__ unsigned line_lane() const { return lane() % kLineLanes; }
@@ -91,46 +97,60 @@ class CudaGroup {
     return value;
   }
 
-  // Barrier 0 is the one of all lanes, 1 that of the operation's.
+  // The hardware's barriers, 0 being __syncthreads's. A warp that has nothing to do in an operation does not come.
+  static constexpr unsigned kOfAll = 0;
+  static constexpr unsigned kOfSlot = 1;        // lanes that move lines
+  static constexpr unsigned kStartHeaders = 2;  // poll team and header team
+  static constexpr unsigned kStartOthers = 3;   // poll team and all but the header team
+  static constexpr unsigned kOfFew = 4;         // poll team and header team
+  static constexpr unsigned kFew = 2 * kWarpLanes;
   __device__ static constexpr bool of_slot(Edge edge) { return edge == Edge::kSlotRead || edge == Edge::kSlotFill; }
+  /// Only the poll team moves lines, and only the header team is beside it.
+  __device__ bool few() const { return lanes() == kWarpLanes; }
+
+  __device__ void start() {
+    if (in_header_team()) return named_barrier<kStartHeaders>(kFew);
+    if (in_poll_team()) {
+      if (alone()) return team_sync();
+      __syncwarp(kAllLanes);
+      // Does not wait for the header team.
+      asm volatile("barrier.cta.arrive.aligned %0, %1;" : : "n"(kStartHeaders), "r"(kFew) : "memory");
+      if (few()) return;
+    }
+    named_barrier<kStartOthers>(all_lanes() - kWarpLanes);
+  }
+
   // Aligned, as the other barriers are: the warp's lanes come together first. Numbers as immediates: a barrier named by
   // a register would reserve all sixteen.
-  __device__ static void slot_barrier(unsigned participants) {
+  template <unsigned kBarrier>
+  __device__ static void named_barrier(unsigned participants) {
     __syncwarp(kAllLanes);
-    asm volatile("barrier.cta.sync.aligned 1, %0;" : : "r"(participants) : "memory");
+    asm volatile("barrier.cta.sync.aligned %0, %1;" : : "n"(kBarrier), "r"(participants) : "memory");
   }
-  __device__ static bool slot_barrier_or(bool flag, unsigned participants) {
+  template <unsigned kBarrier>
+  __device__ static bool named_barrier_or(bool flag, unsigned participants) {
     unsigned any;
     __syncwarp(kAllLanes);
     asm volatile(
-        "{ .reg .pred in, out; setp.ne.u32 in, %1, 0; barrier.cta.red.or.aligned.pred out, 1, %2, in; selp.u32 %0, 1, "
+        "{ .reg .pred in, out; setp.ne.u32 in, %1, 0; barrier.cta.red.or.aligned.pred out, %2, %3, in; selp.u32 %0, 1, "
         "0, out; }"
         : "=r"(any)
-        : "r"(static_cast<unsigned>(flag)), "r"(participants)
+        : "r"(static_cast<unsigned>(flag)), "n"(kBarrier), "r"(participants)
         : "memory");
     return any != 0;
   }
-  /// A barrier. @return true to all participants if `flag` is true for any
-  __device__ bool any(bool flag, Edge edge, unsigned participants) {
-    if (participants == kWarpLanes) {
-      team_sync();
-      return __any_sync(kAllLanes, flag) != 0;
-    }
-    return of_slot(edge) ? slot_barrier_or(flag, participants) : __syncthreads_or(flag) != 0;
-  }
-  __device__ void wide_barrier(Edge edge, unsigned participants) {
-    of_slot(edge) ? slot_barrier(participants) : __syncthreads();
-  }
 
-  // The lanes differ in what they saw. No barrier after the last read: the next agree() has one before its first write.
-  __device__ RINGBELL_NOINLINE Status worst_of(Status status, Edge edge, unsigned participants) {
-    if (participants == kWarpLanes) {
-      return static_cast<Status>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(status)));
-    }
+  // The lanes differ in what they saw.
+  __device__ static RINGBELL_NOINLINE Status worst_of_warp(Status status) {
+    return static_cast<Status>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(status)));
+  }
+  // No barrier after the last read: the next agree() has one before its first write.
+  template <unsigned kBarrier>
+  __device__ static RINGBELL_NOINLINE Status worst_of(Status status, unsigned participants) {
     if (threadIdx.x == 0) storage().worst = 0;
-    wide_barrier(edge, participants);
+    named_barrier<kBarrier>(participants);
     atomicMax(&storage().worst, static_cast<std::uint32_t>(status));
-    wide_barrier(edge, participants);
+    named_barrier<kBarrier>(participants);
     return static_cast<Status>(storage().worst);
   }
 };

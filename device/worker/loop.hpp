@@ -155,6 +155,7 @@ RINGBELL_TARGET void next_command(const WorkerContext& ctx, G& g, Verdict verdic
     begin_operation<M>(ctx, g);
   } else if (g.team_lane() == 0) {
     shared.alone = false;  // nobody stays at kOpStart
+    shared.lanes = g.all_lanes();
   }
   g.team_sync();
 }
@@ -284,8 +285,8 @@ RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t ge
     }
     const Status status = run_operation<M>(ctx, g);
     verdict = g.lane() == 0 ? end_operation<M>(ctx, g, status) : Verdict::kRun;  // lane 0's counts
-    // A team that is alone takes the verdict to the others.
-    if (status != Status::kOk && !g.alone()) return;
+    // Lanes that stayed at kOpStart have to be told.
+    if (status != Status::kOk && g.all_here()) return;
   }
 }
 

@@ -70,6 +70,7 @@ class SchedGroup {
   [[nodiscard]] unsigned all_lanes() const { return worker_.lanes; }
   [[nodiscard]] unsigned lanes() const { return worker_.shared.lanes; }
   [[nodiscard]] bool alone() const { return worker_.shared.alone; }
+  [[nodiscard]] bool all_here() const { return !alone() || all_lanes() == 1; }
   device::GroupShared& shared() { return worker_.shared; }
   void sync(device::Edge edge) { static_cast<void>(agree(Status::kOk, edge)); }
   Status agree(Status status, device::Edge edge) {
