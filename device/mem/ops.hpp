@@ -15,6 +15,10 @@
 
 namespace ringbell::device {
 
+/// Who may read what the worker wrote before a completion: nobody (it wrote nothing), kernels and copies of this GPU,
+/// or also the host and other devices.
+enum class Readers { kNobody, kThisGpu, kAll };
+
 template <class M>
 concept MemOps = requires(std::uint64_t* word, const std::uint64_t* cword, LlLine* line, const LlLine* cline,
                           Quad* quad, const Quad* cquad, void* user, const void* cuser, Edge edge) {
@@ -36,8 +40,8 @@ concept MemOps = requires(std::uint64_t* word, const std::uint64_t* cword, LlLin
   { M::read_flag_quad(cquad, edge) } -> std::same_as<Quad>;
   // A command quad in host memory: one 16-byte atomic load, or flag half (acquire) then payload half.
   { M::read_command_quad(cquad, edge) } -> std::same_as<Quad>;
-  // Completion line in host memory: {info, word}; word last. gpu_scope: `out` is plain memory of this GPU.
-  {M::publish_completion(quad, Quad{}, true, edge)};
+  // Completion line in host memory: {info, word}; word last, after what the readers may read.
+  {M::publish_completion(quad, Quad{}, Readers::kAll, edge)};
   // User memory, naturally aligned for the width. Loads see what was written before the command was.
   { M::load_user_u8(cuser) } -> std::same_as<std::uint8_t>;
   { M::load_user_u16(cuser) } -> std::same_as<std::uint16_t>;

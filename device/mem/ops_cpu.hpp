@@ -73,7 +73,7 @@ struct CpuOps {
     return {load_relaxed(&from->lo), flag};
   }
   static Quad read_command_quad(const Quad* from, Edge edge) { return read_flag_quad(from, edge); }
-  static void publish_completion(Quad* to, Quad quad, bool, Edge edge) { publish_flag_quad(to, quad, edge); }
+  static void publish_completion(Quad* to, Quad quad, Readers, Edge edge) { publish_flag_quad(to, quad, edge); }
 
   // Plain accesses: the acquire of the command orders the loads, the release of the completion the stores.
   static std::uint8_t load_user_u8(const void* p) { return load_plain<std::uint8_t>(p); }

@@ -84,12 +84,12 @@ struct CudaOps {
                  : "memory");
     return quad;
   }
-  // gpu_scope: readers of `out` are kernels and copy engines of this GPU, and the host only through them; they look in
+  // kThisGpu: readers of `out` are kernels and copy engines of this GPU, and the host only through them; they look in
   // the L2 that the fence reaches, as long as the kernel runs in the default memory-sync domain (launch.hpp).
-  __device__ static void publish_completion(Quad* to, Quad quad, bool gpu_scope, Edge) {
-    if (gpu_scope) {
+  __device__ static void publish_completion(Quad* to, Quad quad, Readers readers, Edge) {
+    if (readers == Readers::kThisGpu) {
       asm volatile("fence.acq_rel.gpu;" : : : "memory");
-    } else {
+    } else if (readers == Readers::kAll) {
       fence_sys();
     }
     asm volatile("{ .reg .b128 pair; mov.b128 pair, {%1, %2}; st.relaxed.sys.global.b128 [%0], pair; }"

@@ -206,10 +206,16 @@ template <class M, Group G>
 RINGBELL_TARGET void complete(const WorkerContext& ctx, G& g, Status status) {
   GroupShared& shared = g.shared();
   const std::uint64_t seq = shared.op.seq;
-  // Of a failure the host also reads the record, in its own memory: the wider fence.
-  const bool gpu_scope = status == Status::kOk && (shared.op.command.flags & kFlagGpuScopeComplete) != 0;
+  // Of a failure the host also reads the record, in its own memory: the wider fence. An empty call wrote nothing, and
+  // what was before it has completed.
+  const bool empty = shared.op.command.kind != CommandKind::kAllReduce;
+  const bool this_gpu = (shared.op.command.flags & kFlagGpuScopeComplete) != 0;
+  const Readers readers = status != Status::kOk ? Readers::kAll
+                          : empty               ? Readers::kNobody
+                          : this_gpu            ? Readers::kThisGpu
+                                                : Readers::kAll;
   auto* line = reinterpret_cast<Quad*>(&ctx.completions[seq & (ctx.queue_depth - 1)]);
-  M::publish_completion(line, Quad{shared.published_bytes, completion_word(seq, status)}, gpu_scope, Edge::kCompletion);
+  M::publish_completion(line, Quad{shared.published_bytes, completion_word(seq, status)}, readers, Edge::kCompletion);
   shared.persistent.next_seq = seq + 1;
   if (shared.op.command.kind != CommandKind::kAllReduce) return;
   ++shared.persistent.op_index;

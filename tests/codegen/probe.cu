@@ -9,6 +9,7 @@ using ringbell::device::Edge;
 using ringbell::device::LlLine;
 using ringbell::device::LlWords;
 using ringbell::device::Quad;
+using ringbell::device::Readers;
 
 // Every probe reads its operands from parameters and leaves its result in shared memory: whatever else than `operation`
 // appears in its PTX is no access to global memory.
@@ -41,9 +42,11 @@ RINGBELL_PROBE(read_quad, keep(result, CudaOps::read_quad(reinterpret_cast<Quad*
 RINGBELL_PROBE(read_flag_quad, keep(result, CudaOps::read_flag_quad(reinterpret_cast<Quad*>(p), Edge::kLl128Flag)))
 RINGBELL_PROBE(read_command_quad, keep(result, CudaOps::read_command_quad(reinterpret_cast<Quad*>(p), Edge::kCommand)))
 RINGBELL_PROBE(publish_completion,
-               CudaOps::publish_completion(reinterpret_cast<Quad*>(p), Quad{a, b}, false, Edge::kCompletion))
+               CudaOps::publish_completion(reinterpret_cast<Quad*>(p), Quad{a, b}, Readers::kAll, Edge::kCompletion))
 RINGBELL_PROBE(publish_completion_gpu,
-               CudaOps::publish_completion(reinterpret_cast<Quad*>(p), Quad{a, b}, true, Edge::kCompletion))
+               CudaOps::publish_completion(reinterpret_cast<Quad*>(p), Quad{a, b}, Readers::kThisGpu, Edge::kCompletion))
+RINGBELL_PROBE(publish_completion_of_nothing,
+               CudaOps::publish_completion(reinterpret_cast<Quad*>(p), Quad{a, b}, Readers::kNobody, Edge::kCompletion))
 RINGBELL_PROBE(load_user_u8, result[0] = CudaOps::load_user_u8(p))
 RINGBELL_PROBE(load_user_u16, result[0] = CudaOps::load_user_u16(p))
 RINGBELL_PROBE(load_user_u32, result[0] = CudaOps::load_user_u32(p))

@@ -80,7 +80,7 @@ struct SchedOps {
     const std::uint64_t flag = load(&from->hi, order, "read_command_quad");
     return {load(&from->lo, Load::kRelaxed, "read_command_quad"), flag};
   }
-  static void publish_completion(Quad* to, Quad quad, bool, Edge edge) {
+  static void publish_completion(Quad* to, Quad quad, device::Readers, Edge edge) {
     store(&to->lo, quad.lo, Visible::kAnyTime, "publish_completion");
     store(&to->hi, quad.hi, SchedModel::weak(edge, Side::kRelease) ? Visible::kAnyTime : Visible::kRelease,
           "publish_completion");
