@@ -43,8 +43,8 @@ RINGBELL_PROBE(read_flag_quad, keep(result, CudaOps::read_flag_quad(reinterpret_
 RINGBELL_PROBE(read_command_quad, keep(result, CudaOps::read_command_quad(reinterpret_cast<Quad*>(p), Edge::kCommand)))
 RINGBELL_PROBE(publish_completion,
                CudaOps::publish_completion(reinterpret_cast<Quad*>(p), Quad{a, b}, Readers::kAll, Edge::kCompletion))
-RINGBELL_PROBE(publish_completion_gpu,
-               CudaOps::publish_completion(reinterpret_cast<Quad*>(p), Quad{a, b}, Readers::kThisGpu, Edge::kCompletion))
+RINGBELL_PROBE(publish_completion_gpu, CudaOps::publish_completion(reinterpret_cast<Quad*>(p), Quad{a, b},
+                                                                   Readers::kThisGpu, Edge::kCompletion))
 RINGBELL_PROBE(publish_completion_of_nothing,
                CudaOps::publish_completion(reinterpret_cast<Quad*>(p), Quad{a, b}, Readers::kNobody, Edge::kCompletion))
 RINGBELL_PROBE(load_user_u8, result[0] = CudaOps::load_user_u8(p))
