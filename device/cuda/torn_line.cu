@@ -51,7 +51,7 @@ __device__ void store_lines(TornRegion* to, const TornRegion* back, std::uint64_
     for (unsigned line = threadIdx.x / kLineLanes; line < kTornLines; line += kThreads / kLineLanes) {
       Quad value{pattern(pass, line, 2 * quad), pattern(pass, line, 2 * quad + 1)};
       if (quad == kFlagQuad) value.hi = ll128_flag(pass);
-      // One instruction of lanes that came together, as Ll128Protocol::send_quad does.
+      // One instruction of lanes that came together, as Ll128Protocol::send_line does of lanes that are together.
       __syncwarp(line_mask());
       CudaOps::publish_quad(&to->ll128[line].quad[quad], value);
     }

@@ -142,7 +142,13 @@ class CudaGroup {
 
   // The lanes differ in what they saw.
   __device__ static RINGBELL_NOINLINE Status worst_of_warp(Status status) {
-    return static_cast<Status>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(status)));
+    auto worst = static_cast<unsigned>(status);
+    RINGBELL_ROLLED
+    for (unsigned apart = kWarpLanes / 2; apart != 0; apart /= 2) {
+      const unsigned other = __shfl_xor_sync(kAllLanes, worst, apart);
+      worst = other > worst ? other : worst;
+    }
+    return static_cast<Status>(worst);
   }
   // No barrier after the last read: the next agree() has one before its first write.
   template <unsigned kBarrier>

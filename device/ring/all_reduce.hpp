@@ -25,7 +25,7 @@ RINGBELL_TARGET RINGBELL_INLINE Status do_step(const WorkerContext& ctx, G& g, c
 }
 
 /// Runs the operation in g.shared().op, whose first round is laid out. Called by the operation's lanes. If they are a
-/// team alone, it sends headers before it waits for anything of this operation, and looks at the peers' when it has
+/// team alone, it sends headers before it waits for data of this operation, and looks at the peers' when it has
 /// sent everything. `in` may equal `out`: a chunk of `out` is written only after this rank's input of that chunk went
 /// into the ring. world >= 2, bytes > 0.
 /// @param status of this lane so far: one that is not kOk ends the first step that has a barrier, for all lanes

@@ -37,13 +37,17 @@ RINGBELL_TARGET Status check_headers(const WorkerContext& ctx, G& g) {
     }
   }
   any_park = !g.team_all(!any_park);
-  if (any_park && g.team_lane() == 0 && g.shared().park_after == ParkReason::kNone) {
-    g.shared().park_after = ParkReason::kPeerLease;
+  // A burst's end yields to a command that comes in time, and its peers would be gone.
+  ParkReason& reason = g.shared().park_after;
+  if (any_park && g.team_lane() == 0 && (reason == ParkReason::kNone || reason == ParkReason::kBurstEnd)) {
+    reason = ParkReason::kPeerLease;
   }
   if (g.team_all(!differs)) return Status::kOk;
-  const std::uint32_t code = look_around<M>(ctx, g, ctx.rank, 0);
+  // Another lane saw the difference; this one has not read those words, and may have to look twice.
+  std::uint32_t code = 0;
+  while ((code = look_around<M>(ctx, g, ctx.rank, 0)) == 0) M::pause(1);
   const Awaited headers{WaitFor::kHeader, ctx.rank, flag, &header_line<M>(ctx, op, ctx.rank)->word[0]};
-  if (code != 0) record_failure<M>(ctx, g, headers, 0, code);
+  record_failure<M>(ctx, g, headers, 0, code);
   return abort_status(code);
 }
 

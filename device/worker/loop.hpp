@@ -289,11 +289,10 @@ RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t ge
       }
       return;
     }
+    const bool all_here = g.all_here();
     const Status status = run_operation<M>(ctx, g);
     verdict = g.lane() == 0 ? end_operation<M>(ctx, g, status) : Verdict::kRun;  // lane 0's counts
-    // Lanes that stayed at kOpStart have to be told. If the poll team is on its way there already, a header team may
-    // see everybody called and leave here: it is not waited for.
-    if (status != Status::kOk && g.all_here()) return;
+    if (status != Status::kOk && all_here) return;  // those that stayed at kOpStart have to be told
   }
 }
 
