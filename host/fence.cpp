@@ -79,6 +79,7 @@ Status Fence::try_wait_all(Phase awaited, Deadline deadline, std::string* why) n
       const bool check = now - checked_ns >= kCheckEveryNs;
       bool all = true;
       bool suspended = false;
+      int lost = -1;
       for (int rank = 0; rank < segment_.world(); ++rank) {
         Phase at = segment_.phase(rank);
         if (at == Phase::kFailed) {
@@ -87,20 +88,24 @@ Status Fence::try_wait_all(Phase awaited, Deadline deadline, std::string* why) n
           if (why != nullptr) *why = std::move(failure.text);
           return failure.status;
         }
-        if (has_passed(at, awaited)) continue;
-        if (check && rank != segment_.rank()) {
+        const bool passed = has_passed(at, awaited);
+        // One that has passed is asked, too: whoever is still awaited may be waiting for it.
+        if (check && rank != segment_.rank() && !(teardown && passed)) {
           const PeerState state = liveness_.peer(rank);
-          // Read again: it may have published and left between the two looks.
-          if (state == PeerState::kLost && !has_passed(at = segment_.phase(rank), awaited) && at != Phase::kFailed) {
+          // Read again: it may have published and left between the two looks. One that has closed left in order.
+          if (state == PeerState::kLost && (at = segment_.phase(rank)) < Phase::kClosed) {
             if (teardown) continue;
-            if (why != nullptr) *why = fmt::format("{} died during set-up", liveness_.describe(rank));
-            return Status::kPeerLost;
+            if (lost < 0) lost = rank;
           }
-          suspended = suspended || state == PeerState::kSuspended;
+          suspended = suspended || (!passed && state == PeerState::kSuspended);
         }
-        all = false;
+        all = all && passed;
       }
       if (all) return Status::kOk;
+      if (lost >= 0) {
+        if (why != nullptr) *why = fmt::format("{} died during set-up", liveness_.describe(lost));
+        return Status::kPeerLost;
+      }
       if (check) {
         if (const int twice = teardown ? -1 : segment_.doubly_claimed_rank(); twice >= 0) {
           if (why != nullptr) *why = segment_.double_claim_text(twice);

@@ -30,7 +30,8 @@ class Fence {
   void publish(Phase phase) noexcept;
 
   /// Returns when every rank has published `phase` or a later one.
-  /// @throws Error kTimeout at the deadline: lists the absent ranks and how far each came. kPeerLost: a rank died.
+  /// @throws Error kTimeout at the deadline: lists the absent ranks and how far each came. kPeerLost: a rank died,
+  ///   also one that had published `phase`.
   ///   kAborted: "rank 2 failed to start: <its text>". kInvalidArgument: a rank was claimed twice, or one that
   ///   disagrees was refused. This rank then publishes its own failure, so that the others end too.
   void wait_all(Phase phase, Deadline deadline);

@@ -182,6 +182,56 @@ TEST_P(SegmentProcessWorldTest, ARankKilledAtAnyPhaseEndsTheOthersByNameAndLeave
 }
 INSTANTIATE_TEST_SUITE_P(Worlds, SegmentProcessWorldTest, ::testing::Values(2, 3, 5, 8));
 
+// Rank 2 comes too late for both: the dead one is named, not the one that is merely absent.
+TEST(SegmentProcessTest, ARankKilledAfterItHasReachedThePhaseIsNoticedWhileAnotherIsAwaited) {
+  for (const int victim : {0, 1}) {
+    SCOPED_TRACE("rank " + std::to_string(victim));
+    const UniqueId id = unique_id_create();
+    const int witness = 1 - victim;
+    std::vector<Rank> ranks;
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks.emplace_back([&, rank] {
+        set_up(id, rank, 3, kGeometry, [&](Segment& segment, Phase at) {
+          if (rank != victim || at != Phase::kWritten) return;
+          while (segment.phase(witness) != Phase::kWritten) usleep(500);
+          raise(SIGKILL);
+        });
+      });
+    }
+    const std::string dead = "rank " + std::to_string(victim) + " (pid " +
+                             std::to_string(ranks[static_cast<std::size_t>(victim)].pid()) + ") died during set-up";
+    EXPECT_EQ(ranks[static_cast<std::size_t>(victim)].result(), "signal 9");
+    const auto start = monotonic_ns();
+    EXPECT_EQ(ranks[static_cast<std::size_t>(witness)].result(), status_is(Status::kPeerLost) + dead);
+    EXPECT_LT(monotonic_ns() - start, 5 * kNanosPerSecond);
+    EXPECT_FALSE(name_exists(id));
+  }
+}
+
+// Rank 2 reaches the last fence only after rank 1 has gone: that was set up and left in order.
+TEST(SegmentProcessTest, ARankThatLeftInOrderIsNotTakenForDeadByOneThatIsStillAwaited) {
+  const UniqueId id = unique_id_create();
+  const auto body = [&](int rank) {
+    const auto deadline = Deadline::after_seconds(kInitSeconds);
+    Segment segment = Segment::create_or_open(id, rank, 3, kGeometry, deadline);
+    Liveness liveness(segment);
+    Fence fence(segment, liveness);
+    fence.publish(Phase::kWritten);
+    fence.wait_all(Phase::kWritten, deadline);
+    if (rank == 2) {
+      while (segment.phase(1) != Phase::kClosed) usleep(500);
+      usleep(500'000);
+    }
+    fence.publish(Phase::kOpened);
+    if (rank == 1) return;  // its segment closes itself
+    fence.wait_all(Phase::kOpened, deadline);
+  };
+  std::vector<Rank> ranks;
+  for (const int rank : {0, 1, 2}) ranks.emplace_back([&, rank] { body(rank); });
+  for (const int rank : {1, 0, 2}) EXPECT_EQ(ranks[static_cast<std::size_t>(rank)].result(), "") << rank;
+  EXPECT_FALSE(name_exists(id));
+}
+
 TEST(SegmentProcessTest, OneRankTwiceIsRefusedByNameOnAll) {
   const UniqueId id = unique_id_create();
   std::vector<Rank> ranks;
