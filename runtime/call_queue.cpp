@@ -22,6 +22,7 @@ using device::Residency;
 constexpr unsigned kPollsPerState = 32;             // completion polls between two looks at the worker's state
 constexpr std::uint64_t kSleepAfterNs = 2'000'000;  // a wait this long no longer burns the core
 constexpr long kSleepNs = 50'000;
+constexpr long kKeptAwaySleepNs = 1'000'000;  // nothing can complete before another thread of this rank acts
 constexpr std::uint64_t kParkingLimitNs = 1'000'000'000;  // PARKING resolves in microseconds unless the device is gone
 
 void sleep_ns(long nanos) noexcept {
@@ -67,7 +68,7 @@ Status CallQueue::submit(std::span<const device::Command> commands, Ticket* tick
       retire_locked();
       if (broken()) return broken_status();
       if (first + commands.size() - retired_ > depth_) {
-        was_full_.store(true, std::memory_order_relaxed);
+        note_.store(QueueNote::kFull, std::memory_order_relaxed);
         return Status::kAgain;
       }
     }
@@ -145,7 +146,7 @@ void CallQueue::watch_start() noexcept {
   const std::uint64_t wanted = CpuOps::load_acquire(&launched_, Edge::kStart);
   const bool starting =
       device::state_residency(state) == Residency::kParked && device::state_generation(state) != wanted;
-  if (limits_.start_ns == 0 || !starting) return;
+  if (limits_.timeout_ns == 0 || !starting) return;
   std::uint64_t waited_ns = 0;
   {
     const std::lock_guard lock(submit_mutex_);
@@ -156,7 +157,7 @@ void CallQueue::watch_start() noexcept {
     }
     waited_ns = now - missing_since_ns_;
   }
-  if (waited_ns < limits_.start_ns) return;
+  if (waited_ns < limits_.timeout_ns) return;
   std::string why;
   try {
     why = "the worker was launched " + std::to_string(waited_ns / 1'000'000) +
@@ -212,12 +213,29 @@ Status CallQueue::settle(std::uint64_t seq) noexcept {
     if (status != Status::kOk) note_failure(status);
     return status;
   }
-  return count > seq + 1 ? Status::kStale : Status::kPending;
+  if (count < seq + 1) return Status::kPending;
+  take_note(QueueNote::kStaleTicket, seq);
+  return Status::kStale;
+}
+
+void CallQueue::take_note(QueueNote note, std::uint64_t seq) noexcept {
+  note_seq_.store(seq, std::memory_order_relaxed);
+  note_.store(note, std::memory_order_relaxed);
+}
+
+// Nothing was queued under this ticket, or not here. The text of a call that was refused stays: it tells more.
+Status CallQueue::refused_ticket(const Ticket& ticket) noexcept {
+  if (ticket.status == Status::kOk) {
+    take_note(QueueNote::kUnknownTicket, ticket.seq);
+    return Status::kInvalidArgument;
+  }
+  if (ticket.status == Ticket{}.status) take_note(QueueNote::kNoCall, ticket.seq);
+  return ticket.status;
 }
 
 Status CallQueue::test(const Ticket& ticket) noexcept {
-  if (ticket.status != Status::kOk) return ticket.status;
-  if (ticket.seq >= submitted_.load(std::memory_order_acquire)) return Status::kInvalidArgument;
+  if (ticket.status != Status::kOk) return refused_ticket(ticket);
+  if (ticket.seq >= submitted_.load(std::memory_order_acquire)) return refused_ticket(ticket);
   Status status = settle(ticket.seq);
   if (status != Status::kPending) return status;
   switch (worker()) {
@@ -256,12 +274,24 @@ CallQueue::Worker CallQueue::worker() noexcept {
   }
 }
 
+// Asked by a wait that sleeps already. No peer and no worker counts the time of a call that this rank does not let run.
+bool CallQueue::kept_away(std::uint64_t* since_ns) const noexcept {
+  if (stays_.load(std::memory_order_relaxed) == 0) {
+    *since_ns = 0;
+    return false;
+  }
+  const std::uint64_t now = host::monotonic_ns();
+  if (*since_ns == 0) *since_ns = now;
+  return limits_.timeout_ns != 0 && now - *since_ns >= limits_.timeout_ns;
+}
+
 Status CallQueue::wait(const Ticket& ticket, host::Deadline deadline) noexcept {
-  if (ticket.status != Status::kOk) return ticket.status;
-  if (ticket.seq >= submitted_.load(std::memory_order_acquire)) return Status::kInvalidArgument;
+  if (ticket.status != Status::kOk) return refused_ticket(ticket);
+  if (ticket.seq >= submitted_.load(std::memory_order_acquire)) return refused_ticket(ticket);
   Status status = settle(ticket.seq);
   if (status != Status::kPending) return status;
   const std::uint64_t start = host::monotonic_ns();
+  std::uint64_t kept_away_since = 0;
   for (unsigned polls = 1;; ++polls) {
     status = polls % kPollsPerState == 0 ? test(ticket) : settle(ticket.seq);
     if (status != Status::kPending) break;
@@ -270,7 +300,14 @@ Status CallQueue::wait(const Ticket& ticket, host::Deadline deadline) noexcept {
         status = Status::kAgain;
         break;
       }
-      if (host::monotonic_ns() - start > kSleepAfterNs) sleep_ns(kSleepNs);
+      if (host::monotonic_ns() - start > kSleepAfterNs) {
+        if (kept_away(&kept_away_since)) {
+          take_note(QueueNote::kKeptAway, ticket.seq);
+          status = Status::kAgain;
+          break;
+        }
+        sleep_ns(kept_away_since == 0 ? kSleepNs : kKeptAwaySleepNs);
+      }
     }
     CpuOps::pause(polls <= limits_.spins_before_yield ? 1 : CpuOps::kSpinsPerYield);
   }
@@ -330,6 +367,7 @@ Status CallQueue::park(host::Deadline deadline) noexcept {
   if (before != 0 && stays_.load(std::memory_order_relaxed) == 0) {
     const Status status = wait(Ticket{before - 1, Status::kOk}, deadline);
     if (status == Status::kAgain) return status;
+    if (status == Status::kStale) forget_note();  // complete, and no error of the caller's
     if (status != Status::kOk && status != Status::kStale) return status;
   }
   {

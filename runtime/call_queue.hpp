@@ -22,8 +22,18 @@ namespace ringbell {
 struct CallQueueLimits {
   std::uint32_t depth = 64;
   unsigned spins_before_yield = 64;
-  std::uint64_t start_ns = 0;  ///< a launched worker must run within this time; 0: for ever
-  unsigned rank = 0;           ///< named in errors
+  std::uint64_t timeout_ns = 0;  ///< a launched worker must run, and a parked one come back, within it; 0: for ever
+  unsigned rank = 0;             ///< named in errors
+};
+
+/// The newest error that has no text yet: it costs nothing until last_error() asks for it.
+enum class QueueNote : std::uint8_t {
+  kNone,
+  kFull,           ///< a submit found no room
+  kKeptAway,       ///< a wait ended because this rank itself keeps the worker parked
+  kUnknownTicket,  ///< a ticket that this queue has not given
+  kStaleTicket,    ///< a ticket whose completion was overwritten
+  kNoCall,         ///< a ticket under which nothing was queued
 };
 
 class CallQueue {
@@ -35,6 +45,7 @@ class CallQueue {
   /// Queues all commands, in order, or none. @return kOk, kAgain when there is no room, or what broke the queue.
   Status submit(std::span<const device::Command> commands, Ticket* tickets) noexcept;
   Status test(const Ticket& ticket) noexcept;
+  /// kAgain at the deadline, and when a scope of this rank has kept the worker away for timeout_ns of the wait.
   Status wait(const Ticket& ticket, host::Deadline deadline) noexcept;
 
   Status hold() noexcept;
@@ -57,10 +68,10 @@ class CallQueue {
   [[nodiscard]] bool broken() const noexcept { return broken_.load(std::memory_order_acquire) != Status::kOk; }
   [[nodiscard]] Status broken_status() const noexcept { return broken_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string broken_text() const;
-  /// True if a submit found no room and nobody has taken that back: the text of kAgain costs nothing until it is asked
-  /// for.
-  [[nodiscard]] bool was_full() const noexcept { return was_full_.load(std::memory_order_relaxed); }
-  void forget_full() noexcept { was_full_.store(false, std::memory_order_relaxed); }
+  [[nodiscard]] QueueNote note() const noexcept { return note_.load(std::memory_order_relaxed); }
+  /// The call that the note is about; of no meaning for kFull and kNoCall.
+  [[nodiscard]] std::uint64_t note_seq() const noexcept { return note_seq_.load(std::memory_order_relaxed); }
+  void forget_note() noexcept { note_.store(QueueNote::kNone, std::memory_order_relaxed); }
   [[nodiscard]] Stats stats() noexcept;
 
  private:
@@ -79,6 +90,9 @@ class CallQueue {
   void note_failure(Status status) noexcept;  // kOk: the status that the worker's record tells
   void count_park(std::uint64_t state) noexcept;
   void watch_start() noexcept;
+  void take_note(QueueNote note, std::uint64_t seq) noexcept;
+  Status refused_ticket(const Ticket& ticket) noexcept;
+  bool kept_away(std::uint64_t* since_ns) const noexcept;
 
   host::Executor& executor_;
   device::ControlBlock* const control_;
@@ -109,8 +123,9 @@ class CallQueue {
   mutable std::mutex text_mutex_;
   std::string broken_text_;  // under text_mutex_
   std::atomic<Status> broken_{Status::kOk};
-  std::atomic<bool> was_full_{false};  // the newest error of a submit was kAgain
-  std::atomic<bool> failed_{false};    // the worker will never write again; set after broken_
+  std::atomic<QueueNote> note_{QueueNote::kNone};
+  std::atomic<std::uint64_t> note_seq_{0};
+  std::atomic<bool> failed_{false};  // the worker will never write again; set after broken_
 };
 
 }  // namespace ringbell

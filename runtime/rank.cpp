@@ -58,6 +58,36 @@ void check_membership(int rank, int world) {
   }
 }
 
+std::string note_text(QueueNote note, std::uint64_t seq, const Settings& settings) {
+  switch (note) {
+    case QueueNote::kNone: return {};
+    case QueueNote::kFull:
+      return fmt::format(
+          "the queue had no room: its {} slots held calls that were not complete; wait for the oldest ticket, or use a "
+          "larger Config::queue_depth / RINGBELL_QUEUE_DEPTH",
+          settings.queue_depth);
+    case QueueNote::kKeptAway:
+      return fmt::format(
+          "call {} was waited for {:g} s while this rank itself keeps its worker parked (ParkedScope, park_and_stay); "
+          "leave the ParkedScope, then the call runs and can be waited for again",
+          seq, static_cast<double>(settings.timeout_ns) * 1e-9);
+    case QueueNote::kUnknownTicket:
+      return fmt::format(
+          "the ticket names call {}, which this communicator has not queued; give a ticket that its all_reduce "
+          "returned",
+          seq);
+    case QueueNote::kStaleTicket:
+      return fmt::format(
+          "the ticket of call {} is stale: {} newer calls or more have completed since and its result is no longer "
+          "kept; "
+          "wait for tickets earlier, or use a larger Config::queue_depth / RINGBELL_QUEUE_DEPTH",
+          seq, settings.queue_depth);
+    case QueueNote::kNoCall:
+      return "the ticket names no call: nothing was queued under it; give a ticket that all_reduce returned";
+  }
+  return {};
+}
+
 }  // namespace
 
 host::Deadline caller_deadline(double seconds) noexcept {
@@ -288,18 +318,14 @@ void Rank::watch_peers() noexcept {
 void Rank::set_error(std::string text) {
   const std::lock_guard lock(error_mutex_);
   error_ = std::move(text);
-  queue_->forget_full();
+  queue_->forget_note();
 }
 
 std::string Rank::last_error() const {
   if (queue_->broken()) return fmt::format("rank {}: {}", rank_, queue_->broken_text());
   const std::lock_guard lock(error_mutex_);
-  if (queue_->was_full()) {
-    return fmt::format(
-        "rank {}: the queue had no room: its {} slots held calls that were not complete; wait for the oldest ticket, "
-        "or "
-        "use a larger Config::queue_depth / RINGBELL_QUEUE_DEPTH",
-        rank_, settings_.queue_depth);
+  if (const QueueNote note = queue_->note(); note != QueueNote::kNone) {
+    return fmt::format("rank {}: {}", rank_, note_text(note, queue_->note_seq(), settings_));
   }
   return error_.empty() ? error_ : fmt::format("rank {}: {}", rank_, error_);
 }

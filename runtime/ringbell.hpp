@@ -141,6 +141,7 @@ class RINGBELL_API Communicator {
   /// @throws Error as above, and kInvalidArgument for a partial or contradicting set
   static Communicator from_env(const Config& config = {});
 
+  /// A communicator that was moved from may only be destroyed or assigned; no other function may be called on it.
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
   Communicator(const Communicator&) = delete;
@@ -170,8 +171,10 @@ class RINGBELL_API Communicator {
   [[nodiscard]] Status test(const Ticket& ticket) noexcept;
   /// Blocks until the call completes: spins, then yields, then sleeps.
   /// @param deadline_s seconds; kAgain when they pass, nothing is broken then and last_error() stays. Negative: no
-  /// deadline of its own, the
-  ///   operation time-out still ends it.
+  ///   deadline of its own, the operation time-out still ends it.
+  /// @return as test, without kPending. kAgain, too, when this rank itself has kept its worker parked for the operation
+  ///   time-out (ParkedScope): last_error() says so, nothing is broken, and after unpark() the ticket can be waited for
+  ///   again. kInvalidArgument: a ticket of another communicator.
   [[nodiscard]] Status wait(const Ticket& ticket, double deadline_s = -1) noexcept;
   /// Waits for each; @return the first status that is not kOk.
   [[nodiscard]] Status wait_all(std::span<const Ticket> tickets, double deadline_s = -1) noexcept;

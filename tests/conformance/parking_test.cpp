@@ -190,6 +190,29 @@ TEST(Parking, InAScopeCallsAreQueuedAndRunAfterIt) {
   }));
 }
 
+TEST(Parking, AWaitInsideTheOwnScopeEndsAfterTheTimeOutAndSaysWhyAndTheCallRunsAfterIt) {
+  Config config = cpu_config();
+  config.timeout_s = 0.3;
+  Communicator comm(unique_id_create(), 0, 1, config);
+  const Watchdog watchdog("a wait inside a scope");
+  std::int64_t value = 1;
+  Ticket ticket;
+  {
+    const ParkedScope scope(comm);
+    ASSERT_EQ(scope.status(), Status::kOk);
+    ticket = comm.all_reduce(&value, &value, 1, DType::kInt64);
+    const Stopwatch watch;
+    EXPECT_EQ(comm.wait(ticket), Status::kAgain);
+    EXPECT_GE(watch.seconds(), 0.3);
+    EXPECT_LT(watch.seconds(), 5 * patience());
+    const std::string text = comm.last_error();
+    for (const char* part : {"this rank itself keeps its worker parked", "leave the ParkedScope"})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+  EXPECT_EQ(comm.wait(ticket), Status::kOk) << comm.last_error();
+  EXPECT_EQ(value, 1);
+}
+
 TEST(Parking, AScopeOpensWhileAnotherThreadKeepsSubmitting) {
   Communicator comm(unique_id_create(), 0, 1, resident_config());
   const Watchdog watchdog("scope beside a submitter", 30);

@@ -69,6 +69,21 @@ TEST(Tickets, ThatWereNeverIssuedAreRefused) {
   EXPECT_EQ(comm.wait(Ticket{~0ull, Status::kOk}), Status::kInvalidArgument);
 }
 
+TEST(Tickets, ThatNameNoKeptCallLeaveATextThatSaysSo) {
+  Communicator comm(unique_id_create(), 0, 1, with_depth(4));
+  const auto expect_text = [&](const Ticket& ticket, Status status, const char* part) {
+    EXPECT_EQ(comm.wait(ticket), status);
+    EXPECT_NE(comm.last_error().find(part), std::string::npos) << comm.last_error();
+  };
+  expect_text(Ticket{}, Status::kAborted, "the ticket names no call");
+  expect_text(Ticket{7, Status::kOk}, Status::kInvalidArgument, "the ticket names call 7, which this communicator has");
+  const Ticket oldest = comm.nop();
+  for (int call = 0; call < 4; ++call) ASSERT_EQ(comm.wait(comm.nop()), Status::kOk);
+  expect_text(oldest, Status::kStale, "the ticket of call 0 is stale");
+  const Ticket refused = comm.all_reduce(nullptr, nullptr, 1, DType::kFloat32);
+  expect_text(refused, Status::kInvalidArgument, "in is null");
+}
+
 TEST(Tickets, OfARefusedCallAnswerWhyAndNothingIsQueued) {
   Communicator comm(unique_id_create(), 0, 1, cpu_config());
   float value = 1;

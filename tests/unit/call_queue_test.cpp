@@ -123,12 +123,57 @@ TEST_F(CallQueueTest, IsFullAtItsDepthAndHasRoomAgainAsSoonAsTheOldestCompletes)
 
 TEST_F(CallQueueTest, RemembersThatItWasFullForTheTextOfTheLastError) {
   for (int i = 0; i < 4; ++i) (void)submitted();
-  EXPECT_FALSE(queue_.was_full());
+  EXPECT_EQ(queue_.note(), QueueNote::kNone);
   Ticket ticket;
   EXPECT_EQ(submit(&ticket), Status::kAgain);
-  EXPECT_TRUE(queue_.was_full());
-  queue_.forget_full();
-  EXPECT_FALSE(queue_.was_full());
+  EXPECT_EQ(queue_.note(), QueueNote::kFull);
+  queue_.forget_note();
+  EXPECT_EQ(queue_.note(), QueueNote::kNone);
+}
+
+TEST_F(CallQueueTest, AWaitEndsAfterTheTimeOutWhileAScopeKeepsTheWorkerAwayAndBreaksNothing) {
+  EXPECT_EQ(queue_.park_and_stay(host::Deadline::after_seconds(1)), Status::kOk);
+  const Ticket ticket = submitted();
+  EXPECT_EQ(queue_.wait(ticket, host::Deadline::after_ns(0)), Status::kAgain);
+  EXPECT_EQ(queue_.note(), QueueNote::kNone) << "the caller's own deadline needs no text";
+  EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kAgain);
+  EXPECT_EQ(queue_.note(), QueueNote::kKeptAway);
+  EXPECT_EQ(queue_.note_seq(), ticket.seq);
+  EXPECT_FALSE(queue_.broken());
+  queue_.unpark();
+  complete(ticket.seq);
+  EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kOk);
+}
+
+TEST_F(CallQueueTest, ATimeOutOfZeroWaitsForEverForAWorkerThatAScopeKeepsAway) {
+  CallQueue queue(executor_, &control_, slots_, completions_, CallQueueLimits{kDepth, 16, 0, 0});
+  EXPECT_EQ(queue.park_and_stay(host::Deadline::after_seconds(1)), Status::kOk);
+  device::Command command{};
+  command.kind = device::CommandKind::kNop;
+  Ticket ticket;
+  EXPECT_EQ(queue.submit({&command, 1}, &ticket), Status::kOk);
+  EXPECT_EQ(queue.wait(ticket, host::Deadline::after_ns(50'000'000)), Status::kAgain);
+  EXPECT_EQ(queue.note(), QueueNote::kNone) << "only the caller's deadline ended it";
+}
+
+TEST_F(CallQueueTest, NotesWhatIsWrongWithATicket) {
+  EXPECT_EQ(queue_.wait(Ticket{}, host::Deadline::never()), Status::kAborted);
+  EXPECT_EQ(queue_.note(), QueueNote::kNoCall);
+  EXPECT_EQ(queue_.wait(Ticket{3, Status::kOk}, host::Deadline::never()), Status::kInvalidArgument);
+  EXPECT_EQ(queue_.note(), QueueNote::kUnknownTicket);
+  EXPECT_EQ(queue_.note_seq(), 3u);
+  const Ticket oldest = submitted();
+  complete(oldest.seq);
+  for (std::uint64_t seq = 1; seq <= kDepth; ++seq) {
+    (void)submitted();
+    complete(seq);
+  }
+  EXPECT_EQ(queue_.wait(oldest, host::Deadline::never()), Status::kStale);
+  EXPECT_EQ(queue_.note(), QueueNote::kStaleTicket);
+  EXPECT_EQ(queue_.note_seq(), oldest.seq);
+  queue_.forget_note();
+  EXPECT_EQ(queue_.wait(Ticket{0, Status::kInvalidArgument}, host::Deadline::never()), Status::kInvalidArgument);
+  EXPECT_EQ(queue_.note(), QueueNote::kNone) << "the text of the refused call stays";
 }
 
 TEST_F(CallQueueTest, AParkedWorkerIsBroughtBackBySubmitByWaitAndByTheServiceThread) {
