@@ -26,13 +26,13 @@ def size_text(size):
 def table_of(documents):
     """documents: parsed files, all of one machine and one number of ranks."""
     best = {}
-    floor = None
+    floors = []
     for document in documents:
         for row in document["rows"]:
             if row["peer"] != "ringbell" or row["in_place"]:
                 continue
             if row["algo"] == "nop":
-                floor = row["p50_us"] if floor is None else min(floor, row["p50_us"])
+                floors.append(f"{row['p50_us']:.1f}")
             elif row["dtype"] == "float32" and row["op"] == "sum":
                 best[row["bytes"], row["proto"]] = row
     sizes = sorted({size for size, _ in best})
@@ -42,8 +42,9 @@ def table_of(documents):
     if machine.get("gpus") and first["device"] == "cuda":
         where = ", ".join(sorted(set(machine["gpus"])))
     text = f"{first['ranks']} ranks, {first['device']}, {where}; p50 of the slowest rank in us"
-    if floor is not None:
-        text += f"; an empty call takes {floor:.1f}"
+    text += ", out of place"
+    if floors:
+        text += f"; an empty call takes {min(floors)}" + (f" to {max(floors)}" if max(floors) != min(floors) else "")
     text += ".\n\n| bytes | " + " | ".join(PROTOCOLS) + " | busbw of the fastest, GB/s |\n"
     text += "| ---: | " + " | ".join("---:" for _ in PROTOCOLS) + " | ---: |\n"
     for size in sizes:
