@@ -197,7 +197,7 @@ void CallQueue::note_failure(Status status) noexcept {
   const std::lock_guard lock(text_mutex_);
   if (!broken_.compare_exchange_strong(none, status, std::memory_order_acq_rel)) return;
   try {
-    broken_text_ = failure_text(record, limits_.rank);
+    broken_text_ = failure_text(record, limits_.rank, limits_.timeout_ns);
     host::log_message(host::LogLevel::kError, broken_text_);
   } catch (...) {
     // No memory for a text: the status alone must do.

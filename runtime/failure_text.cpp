@@ -43,30 +43,30 @@ std::string mismatch_text(const device::WaitRecord& r) {
       r.reporter, r.my_count, call_text(r.mine), r.peer, r.peer_count, call_text(r.theirs), r.seq);
 }
 
-std::string timeout_text(const device::WaitRecord& r, unsigned rank) {
+std::string timeout_text(const device::WaitRecord& r, unsigned rank, std::uint64_t timeout_ns) {
+  const std::string waited = fmt::format("{:g} s", static_cast<double>(timeout_ns) * 1e-9);
+  const std::string remedy = fmt::format(
+      "is rank {} making the same calls? If it is only slow, raise RINGBELL_TIMEOUT_S / Config::timeout_s", r.peer);
   if (r.reporter == rank) {
     return fmt::format(
-        "call {} step {}: rank {} waited in vain for the {} of rank {} (expected {}, last seen {}); is rank {} making "
-        "the same calls?",
-        r.seq, r.step, r.reporter, awaited_name(r.what), r.peer, r.expected, r.seen, r.peer);
+        "call {} step {}: rank {} waited in vain for the {} of rank {} for {} (expected {}, last seen {}); {}", r.seq,
+        r.step, r.reporter, awaited_name(r.what), r.peer, waited, r.expected, r.seen, remedy);
   }
   if (r.reporter == r.peer) {
-    return fmt::format("call {}: the worker of rank {} did not start in time, says rank {}; is its device filled?",
-                       r.seq, r.peer, r.reporter);
+    return fmt::format("call {}: the worker of rank {} did not start in {}, says rank {}; is its device filled?", r.seq,
+                       r.peer, waited, r.reporter);
   }
-  return fmt::format(
-      "call {}: rank {} waited in vain for the part of rank {}{} and gave up; is rank {} making the same "
-      "calls?",
-      r.seq, r.reporter, r.peer, r.peer == rank ? " (this one)" : "", r.peer);
+  return fmt::format("call {}: rank {} waited in vain for the part of rank {}{} for {} and gave up; {}", r.seq,
+                     r.reporter, r.peer, r.peer == rank ? " (this one)" : "", waited, remedy);
 }
 
 }  // namespace
 
-std::string failure_text(const device::WaitRecord& r, unsigned rank) {
+std::string failure_text(const device::WaitRecord& r, unsigned rank, std::uint64_t timeout_ns) {
   const std::string where = fmt::format("call {} step {}", r.seq, r.step);
   switch (r.status) {
     case Status::kMismatch: return mismatch_text(r);
-    case Status::kTimeout: return timeout_text(r, rank);
+    case Status::kTimeout: return timeout_text(r, rank, timeout_ns);
     case Status::kPeerLost: return fmt::format("{}: rank {} is gone, says rank {}", where, r.peer, r.reporter);
     case Status::kAborted: return fmt::format("{}: rank {} aborted", where, r.reporter);
     default: return fmt::format("{}: {}", where, status_name(r.status));

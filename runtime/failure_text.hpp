@@ -5,6 +5,7 @@
 #ifndef RINGBELL_RUNTIME_FAILURE_TEXT_HPP_
 #define RINGBELL_RUNTIME_FAILURE_TEXT_HPP_
 
+#include <cstdint>
 #include <string>
 
 #include "device/layout/control.hpp"
@@ -13,7 +14,8 @@ namespace ringbell {
 
 /// @param rank whose record it is. One that was told of a time-out by a peer has its own item, step and values in the
 ///   record beside the peer's and the awaited rank's numbers; only the latter belong together, and only they are told.
-std::string failure_text(const device::WaitRecord& record, unsigned rank);
+/// @param timeout_ns the operation time-out, the same on all ranks: how long whoever gave up had waited
+std::string failure_text(const device::WaitRecord& record, unsigned rank, std::uint64_t timeout_ns);
 
 }  // namespace ringbell
 
