@@ -3,11 +3,13 @@
 #include "host/log.hpp"
 
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stdexcept>
 
 #include <fmt/format.h>
 #include <spdlog/sinks/basic_file_sink.h>
@@ -76,6 +78,11 @@ struct State {
     const auto [entry, fresh] = files.try_emplace(path);
     if (fresh) {
       try {
+        // A folder that is missing is more likely a slip than a wish; spdlog would make it.
+        const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+        if (!folder.empty() && !std::filesystem::is_directory(folder)) {
+          throw std::runtime_error("there is no folder " + folder.string());
+        }
         entry->second =
             make_logger(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path), "%Y-%m-%dT%H:%M:%S.%e %v");
       } catch (const std::exception& error) {

@@ -142,7 +142,28 @@ TEST(LogFileTest, MessagesGoToTheNamedFile) {
   std::remove((base + ".1").c_str());
 }
 
-TEST(LogFileTest, AFileThatCannotBeWrittenIsNoFailure) { run_child("/nonexistent/folder/x", "info", "/dev/null"); }
+// Below a regular file: root cannot write there, either.
+TEST(LogFileTest, AFileThatCannotBeWrittenIsNoFailure) {
+  const std::string file = testing::TempDir() + "ringbell_log_file_" + std::to_string(getpid());
+  std::ofstream(file) << "x";
+  testing::internal::CaptureStderr();
+  run_child(file + "/x", "info", "/dev/null");
+  const std::string err = testing::internal::GetCapturedStderr();
+  EXPECT_NE(err.find("RINGBELL_LOG_FILE='" + file + "/x' cannot be written"), std::string::npos) << err;
+  EXPECT_NE(err.find("ringbell: info: rank 1: to the file"), std::string::npos) << err;
+  std::remove(file.c_str());
+}
+
+TEST(LogFileTest, AFolderThatIsMissingIsReportedAndNotMade) {
+  const std::string folder = testing::TempDir() + "ringbell_no_folder_" + std::to_string(getpid());
+  testing::internal::CaptureStderr();
+  run_child(folder + "/deep/x", "info", "/dev/null");
+  const std::string err = testing::internal::GetCapturedStderr();
+  EXPECT_NE(err.find("cannot be written (there is no folder " + folder + "/deep)"), std::string::npos) << err;
+  EXPECT_NE(err.find("ringbell: info: rank 1: to the file"), std::string::npos) << err;
+  EXPECT_NE(access(folder.c_str(), F_OK), 0) << "it was made";
+}
+
 TEST(LogFileTest, ABadLevelIsNoFailureHere) { run_child("/dev/null", "loud", "/dev/null"); }
 
 }  // namespace
