@@ -45,8 +45,8 @@ constexpr EnvRow kTable[] = {
      "when the driver is asked about a buffer's range"},
     {EnvVar::kQueueDepth, "RINGBELL_QUEUE_DEPTH", EnvType::kInteger, 2, 4096, true, nullptr, "64",
      "commands in flight; a power of two"},
-    {EnvVar::kSlotBytes, "RINGBELL_SLOT_BYTES", EnvType::kInteger, 256, 64.0 * 1024 * 1024, false, nullptr, "(tuned)",
-     "payload of one staging slot"},
+    {EnvVar::kSlotBytes, "RINGBELL_SLOT_BYTES", EnvType::kInteger, 1920, 8388480, false, nullptr, "61440",
+     "bytes of payload in one staging slot", 1920},
     {EnvVar::kIdleParkUs, "RINGBELL_IDLE_PARK_US", EnvType::kNumber, 0, 1e9, false, nullptr, "100",
      "microseconds without a command before the worker parks"},
     {EnvVar::kLeaseUs, "RINGBELL_LEASE_US", EnvType::kNumber, 1, 1e9, false, nullptr, "10000",
@@ -79,7 +79,10 @@ std::string allowed_text(const EnvRow& row) {
       return fmt::format("{} to {} hexadecimal digits", static_cast<int>(row.minimum), static_cast<int>(row.maximum));
     case EnvType::kText: return "a text";
     case EnvType::kInteger:
-      return fmt::format("{} from {} to {}", row.power_of_two ? "a power of two" : "a whole number",
+      return fmt::format("{} from {} to {}",
+                         row.power_of_two       ? "a power of two"
+                         : row.multiple_of != 1 ? fmt::format("a multiple of {}", row.multiple_of)
+                                                : "a whole number",
                          number_text(row.minimum), number_text(row.maximum));
     case EnvType::kNumber:
       return fmt::format("a number from {} to {}", number_text(row.minimum), number_text(row.maximum));
@@ -166,7 +169,7 @@ std::optional<std::int64_t> Env::integer(EnvVar id) const {
   if (!text) return std::nullopt;
   const auto value = parse<std::int64_t>(*text);
   if (!value || static_cast<double>(*value) < row.minimum || static_cast<double>(*value) > row.maximum ||
-      (row.power_of_two && (*value & (*value - 1)) != 0)) {
+      (row.power_of_two && (*value & (*value - 1)) != 0) || *value % static_cast<std::int64_t>(row.multiple_of) != 0) {
     refuse(row, *text);
   }
   return value;
@@ -252,10 +255,12 @@ void warn_unknown_variables_once(const Env& env) {
 }
 
 std::string render_env_table(const Env& env) {
-  std::string text = fmt::format("{:<30} {:<40} {:<22} {}\n", "variable", "value", "default", "meaning");
+  static constexpr char kLine[] = "{:<30} {:<14} {:<42} {:<22} {}\n";
+  std::string text = fmt::format(kLine, "variable", "value", "allowed", "default", "meaning");
   for (const EnvRow& row : kTable) {
-    text += fmt::format("{:<30} {:<40} {:<22} {}\n", row.name, allowed_text(row), row.default_text, row.help);
-    if (const auto value = env.raw(row.name)) text += fmt::format("{:<30} set to '{}'\n", "", *value);
+    const auto value = env.raw(row.name);
+    text += fmt::format(kLine, row.name, value ? fmt::format("'{}'", *value) : "-", allowed_text(row), row.default_text,
+                        row.help);
   }
   for (const std::string& line : env.unknown_variables()) text += "# " + line + "\n";
   return text;

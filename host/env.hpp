@@ -57,6 +57,7 @@ struct EnvRow {
   const char* choices;
   const char* default_text;  ///< what holds when unset, as a value or as words in parentheses
   const char* help;
+  unsigned multiple_of = 1;  ///< of kInteger
 };
 
 /// The whole table, in EnvVar order.
@@ -93,7 +94,7 @@ class Env {
 /// Logs unknown_variables() of the process environment at warn, once per process.
 void warn_unknown_variables_once(const Env& env);
 
-/// The table as text for `ringbell env`: name, type and range, default, help, and the value in `env` where set.
+/// The table as text for `ringbell env`: name, the value in `env` or "-", what is allowed, default, help.
 std::string render_env_table(const Env& env);
 
 }  // namespace ringbell::host

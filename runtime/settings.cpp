@@ -22,11 +22,6 @@ constexpr std::int64_t kLongestMicroseconds = 1'000'000'000;
   host::throw_error(Status::kInvalidArgument, "Config::" + field + " is " + value, allowed);
 }
 
-[[noreturn]] void bad_variable(EnvVar variable, std::uint32_t value, const std::string& allowed) {
-  host::throw_error(Status::kInvalidArgument,
-                    std::string(host::env_row(variable).name) + " is " + std::to_string(value), allowed);
-}
-
 // A config field at its default falls back to the variable, then to the built-in value.
 double seconds(double field, const char* name, const host::Env& env, EnvVar variable, double fallback) {
   if (field == -1) return env.number(variable).value_or(fallback);
@@ -104,9 +99,7 @@ Settings resolve_settings(const Config& config, const host::Env& env, int local_
                      ? config.slot_bytes
                      : static_cast<std::uint32_t>(env.integer(EnvVar::kSlotBytes).value_or(device::kDefaultSlotBytes));
   if (s.slot_bytes % device::kSlotGranuleBytes != 0 || s.slot_bytes > (8u << 20)) {
-    constexpr const char* kAllowed = "give a multiple of 1920 up to 8388480";
-    if (config.slot_bytes == 0) bad_variable(EnvVar::kSlotBytes, s.slot_bytes, kAllowed);
-    bad_field("slot_bytes", std::to_string(s.slot_bytes), kAllowed);
+    bad_field("slot_bytes", std::to_string(s.slot_bytes), "give a multiple of 1920 up to 8388480");
   }
   const double scale = env.number(EnvVar::kTimeScale).value_or(1);
   s.timeout_ns = to_ns(seconds(config.timeout_s, "timeout_s", env, EnvVar::kTimeoutS, 30) * scale);

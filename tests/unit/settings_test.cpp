@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "device/layout/window.hpp"
 #include "device/ringbell_error.hpp"
 
 namespace ringbell {
@@ -117,6 +118,25 @@ TEST(Settings, FieldsOutOfRangeAreNamed) {
     refused([&](Config& c) { c.lease_us = us; }, "Config::lease_us");
   }
   refused([](Config& c) { c.device = static_cast<DeviceKind>(3); }, "Config::device");
+}
+
+// One rule for the table of variables and for set-up.
+TEST(Settings, SlotBytesOfTheVariableAreWhatAFieldMayBe) {
+  for (const std::uint32_t bytes : {0u, 1u, 256u, 1919u, 1920u, 1921u, 3840u, 61440u, 8388480u, 8388608u, 8390400u}) {
+    bool taken = true;
+    try {
+      host::Env(host::EnvMap{{"RINGBELL_SLOT_BYTES", std::to_string(bytes)}}).check_all();
+    } catch (const Error& error) {
+      taken = false;
+      EXPECT_NE(std::string(error.what()).find("a multiple of 1920 from 1920 to 8388480"), std::string::npos)
+          << error.what();
+    }
+    Config config = on_cpu();
+    config.slot_bytes = bytes;  // 0 is the default there
+    const bool field_taken = bytes != 0 && refusal(config).find("slot_bytes") == std::string::npos;
+    EXPECT_EQ(taken, field_taken) << bytes;
+  }
+  EXPECT_EQ(std::to_string(device::kDefaultSlotBytes), host::env_row(host::EnvVar::kSlotBytes).default_text);
 }
 
 TEST(Settings, ABadVariableIsRefusedEvenWhenAFieldHidesIt) {
