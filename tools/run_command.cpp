@@ -3,6 +3,9 @@
 //
 // `ringbell run`: the ranks of any program.
 #include <cstdlib>
+#include <string>
+
+#include <signal.h>
 
 #include "runtime/session.hpp"
 #include "tools/commands.hpp"
@@ -11,6 +14,20 @@
 #include "tools/process_group.hpp"
 
 namespace ringbell::tools {
+
+namespace {
+
+// A rank's own words may be missing: what a signal ended could say none.
+void say_end(const GroupResult& result) {
+  if (result.received != 0 || result.signal == SIGPIPE) return;  // asked for; `| head` is no error of the job
+  const std::string rank = "ringbell run: rank " + std::to_string(result.failed_rank);
+  complain(rank +
+           (result.signal != 0 ? " was ended by signal " + std::to_string(result.signal)
+                               : " exited with code " + std::to_string(result.exit_code)) +
+           "\n");
+}
+
+}  // namespace
 
 int run_command(const RunOptions& options) {
   GroupPlan plan;
@@ -30,6 +47,7 @@ int run_command(const RunOptions& options) {
   const std::string leftover = session::remove_leftover(plan.session);
   if (!leftover.empty()) complain("ringbell run: " + leftover + "\n");
   if (result.failed_rank < 0) return kExitOk;
+  say_end(result);
   return result.signal != 0 ? kExitSignal + result.signal : result.exit_code;
 }
 

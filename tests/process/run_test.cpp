@@ -73,6 +73,15 @@ TEST(Run, TheFirstFailingRankGivesTheCode) {
   EXPECT_EQ(run_program("$RINGBELL run -n 3 -- true", 20).code, 0);
 }
 
+TEST(Run, SaysOnceWhichRankFailedFirstAndHow) {
+  EXPECT_EQ(run_program("$RINGBELL run -n 3 -- sh -c 'test $RANK = 1 && exit 3; exec sleep 30'", 20).err,
+            "ringbell run: rank 1 exited with code 3\n");
+  EXPECT_EQ(run_program("$RINGBELL run -n 3 -- sh -c 'test $RANK = 2 && kill -9 $$; exec sleep 30'", 20).err,
+            "ringbell run: rank 2 was ended by signal 9\n");
+  EXPECT_EQ(run_program("$RINGBELL run -n 2 -- sh -c 'kill -PIPE $$'", 20).err, "");
+  EXPECT_EQ(run_program("$RINGBELL run -n 2 -- true", 20).err, "");
+}
+
 TEST(Run, TheOthersGetSigtermAndAfterFiveSecondsSigkill) {
   const auto begin = std::chrono::steady_clock::now();
   const Outcome polite = run_program(
@@ -157,7 +166,11 @@ TEST(Run, ASessionThatDiesDuringSetUpLeavesNoSegment) {
   for (const pid_t rank : children_of(run.pid())) kill(rank, SIGKILL);
   const Outcome outcome = run.wait();
   EXPECT_EQ(outcome.code, 128 + SIGKILL);
-  EXPECT_EQ(outcome.err, "");
+  const auto errors = lines_of(outcome.err);
+  ASSERT_EQ(errors.size(), 1U) << outcome.err;
+  EXPECT_TRUE(errors[0] == "ringbell run: rank 0 was ended by signal 9" ||
+              errors[0] == "ringbell run: rank 1 was ended by signal 9")
+      << errors[0];
   EXPECT_FALSE(file_exists(segment));
   remove_folder(folder);
 }
