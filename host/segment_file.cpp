@@ -87,7 +87,8 @@ std::shared_ptr<SharedMapping> try_create(const SegmentExpectation& expected) {
     const char* remedy = "see `ls -ld /dev/shm`";
     if (code == ENOENT || code == ENOSYS) remedy = "mount a tmpfs there: mount -t tmpfs tmpfs /dev/shm";
     if (code == ENOSPC) remedy = "/dev/shm has no free file entries: see `df -i /dev/shm`";
-    if (code == EACCES || code == EROFS) remedy = "/dev/shm must be writable: chmod 1777 /dev/shm as root";
+    if (code == EROFS) remedy = "/dev/shm is mounted read-only: mount -o remount,rw /dev/shm as root";
+    if (code == EACCES) remedy = "/dev/shm must be writable: chmod 1777 /dev/shm as root";
     if (code == EMFILE || code == ENFILE) remedy = "raise the limit of open files: ulimit -n";
     throw_errno("shm_open", expected.name, remedy, code);
   }
@@ -264,7 +265,8 @@ void reserve_pages(int fd, std::size_t offset, std::size_t bytes, std::size_t to
         fmt::format("/dev/shm is too small: this rank needs {} now, the whole session {}, free are {}",
                     bytes_text(bytes), bytes_text(total_bytes), bytes_text(free_bytes)),
         fmt::format("enlarge it (mount -o remount,size={}m /dev/shm as root, docker run --shm-size={}m), remove what "
-                    "fills it (ls -l /dev/shm), or use smaller slots",
+                    "fills it (ls -l /dev/shm), or use smaller slots (RINGBELL_SLOT_BYTES, ringbell perf "
+                    "--chunk)",
                     (total_bytes >> 20) + 64, (total_bytes >> 20) + 64));
   }
   throw_errno("posix_fallocate", fmt::format("{} in /dev/shm", bytes_text(bytes)), "", error);

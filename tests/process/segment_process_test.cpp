@@ -405,10 +405,21 @@ TEST_F(SmallShmTest, AFullShmIsAnErrorWithNumbersOnEveryRankAndNoBusError) {
       EXPECT_HAS(result, "free are ");
       EXPECT_HAS(result, "remount,size=");
       EXPECT_HAS(result, "--shm-size=");
+      EXPECT_HAS(result, "RINGBELL_SLOT_BYTES, ringbell perf --chunk");
       if (result.starts_with(status_is(Status::kSystem))) ++own;
     }
     EXPECT_GE(own, 1);
   }
+}
+
+TEST_F(SmallShmTest, AReadOnlyOneIsToldWithTheRemountThatHelps) {
+  const auto read_only = [](int) {
+    if (mount("tmpfs", "/dev/shm", nullptr, MS_REMOUNT | MS_RDONLY, nullptr) != 0)
+      throw Error(Status::kSystem, "no remount");
+  };
+  const auto results = in_small_shm("1m", 1, kGeometry, read_only);
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_HAS(results[0], "mount -o remount,rw /dev/shm");
 }
 
 TEST_F(SmallShmTest, NotEvenRoomForTheHeaderIsTheSameError) {
