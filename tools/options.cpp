@@ -128,6 +128,7 @@ void refuse_later(const CLI::App& perf) {
 void read_perf(const CLI::App& perf, const PerfTexts& texts, PerfOptions& options) {
   constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<int>::max());
   refuse_later(perf);
+  if (perf.count("-J") != 0 && options.json_path.empty()) refuse("-J", options.json_path, "the name of a file");
   if (!texts.ranks.empty()) options.ranks = static_cast<int>(parse_whole("--ranks", texts.ranks, 1, kMostRanks));
   if (!texts.device.empty()) options.device = read_device("--device", texts.device);
   if (!texts.gpus.empty()) {
