@@ -12,12 +12,16 @@
 #include <vector>
 
 #include "runtime/ringbell.hpp"
+#include "tools/exit_codes.hpp"
 #include "tools/meeting.hpp"
 #include "tools/options.hpp"
 #include "tools/perf_buffers.hpp"
 #include "tools/statistics.hpp"
 
 namespace ringbell::tools {
+
+/// The end of perf for a call that failed. Its text is empty when stderr has it already.
+ExitError call_error(const Communicator& comm, Status status);
 
 /// The same on every rank.
 struct Measured {

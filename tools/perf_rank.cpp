@@ -83,7 +83,7 @@ std::unique_ptr<Meeting> find_meeting(Communicator& comm, Buffers& buffers, doub
   buffers.copy_from_host(buffers.in(), place, sizeof(place));
   const Ticket ticket = comm.all_reduce(buffers.in(), buffers.out(), 2, DType::kUInt64, ReduceOp::kMax);
   const Status status = ticket.status == Status::kOk ? comm.wait(ticket) : ticket.status;
-  if (status != Status::kOk) throw ExitError(exit_code_of_call(status), comm.last_error());
+  if (status != Status::kOk) throw call_error(comm, status);
   buffers.copy_to_host(place, buffers.out(), sizeof(place));
   if (comm.rank() != 0) {
     const std::string path = fmt::format("/proc/{}/fd/{}", place[0], place[1]);

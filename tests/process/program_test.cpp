@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -206,6 +207,26 @@ TEST(PerfLaunch, WorksUnderALauncher) {
 
 // --- messages and exit codes
 
+TEST_F(TemporaryFolder, ATimeOutIsToldOnceOnStandardErrorAlsoWhenTheLogGoesToAFile) {
+  const std::string lost =
+      "RINGBELL_FAULT=drop:rank=1:publish=50 $RINGBELL perf --ranks 2 --device cpu --sizes 4K --proto LL --timeout 0.5";
+  for (const std::string& log : {std::string(), "RINGBELL_LOG_FILE=" + folder_ + "/log.%r "}) {
+    const Outcome run = run_program(log + lost, 30);
+    EXPECT_EQ(run.code, 4) << run.err;
+    // A sentence for each rank that comes to speak, from "call" on: never the same one twice.
+    std::multiset<std::string> sentences;
+    for (const std::string& line : lines_of(run.err)) {
+      if (contains(line, "waited in vain")) sentences.insert(line.substr(line.find("call ")));
+    }
+    EXPECT_GE(sentences.size(), 1U) << run.err;
+    for (const std::string& sentence : sentences) {
+      EXPECT_EQ(sentences.count(sentence), 1U) << run.err;
+      EXPECT_TRUE(contains(sentence, " for 0.5 s")) << sentence;
+    }
+    EXPECT_TRUE(contains(run.err, "RINGBELL_TIMEOUT_S / Config::timeout_s")) << run.err;
+  }
+}
+
 struct BadLine {
   const char* line;
   int code;
@@ -234,6 +255,7 @@ TEST(CommandLine, BadValuesAreNamedWithTheRemedy) {
       {"perf --ranks 0", 64, "from 1 to 8"},
       {"perf --ranks 9", 64, "from 1 to 8"},
       {"perf --chunk 1000", 64, "a multiple of 1920"},
+      {"perf -J ''", 64, "-J '': the name of a file"},
       {"perf --timeout=-1", 64, "--timeout '-1'"},
       {"perf --timeout abc", 64, "--timeout 'abc'"},
       {"perf --against nccl", 64, "--against is not in this version"},
@@ -295,8 +317,10 @@ TEST(CommandLine, EnvListsVariablesWithTheirValues) {
   const Outcome run = run_program("RINGBELL_PROTO=LL128 $RINGBELL env");
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_TRUE(contains(run.out, "RINGBELL_TIMEOUT_S"));
-  EXPECT_TRUE(contains(run.out, "set to 'LL128'"));
+  EXPECT_TRUE(contains(run.out, "'LL128'"));
   EXPECT_EQ(run_program("RINGBELL_PROTO=LL129 $RINGBELL env").code, 3);
+  EXPECT_EQ(run_program("RINGBELL_SLOT_BYTES=3840 $RINGBELL env").code, 0);
+  EXPECT_EQ(run_program("RINGBELL_SLOT_BYTES=4096 $RINGBELL env").code, 3) << "set-up refuses it";
   EXPECT_EQ(run_program("$RINGBELL env > /dev/full").code, 3);
 }
 
