@@ -159,10 +159,12 @@ void SchedWorld::start(std::uint64_t seed, std::uint64_t* launches) {
     rank.host_lock = false;
     rank.published.assign(config_.calls.size(), 0);
     rank.worker = SchedWorker{};
-    rank.worker.lanes = config_.lanes;
+    rank.warps = WarpWorker{};
+    rank.worker.lanes = rank.warps.lanes = config_.lanes;
     for (unsigned l = 0; l < config_.lanes; ++l) {
       rank.worker.thread[l] = scheduler_.add(
           name + "lane" + std::to_string(l), [this, r, l] { lane(r, l); }, false);
+      rank.warps.thread[l] = rank.worker.thread[l];
       SchedModel::is_worker[rank.worker.thread[l]] = true;
     }
     for (unsigned a = 0; a < config_.applications; ++a) {
@@ -208,10 +210,19 @@ void SchedWorld::lane(unsigned r, unsigned lane) {
   for (std::uint64_t generation = 1;; ++generation) {
     while (rank.generation < generation) scheduler_.block();
     // A launch begins when the one before has ended: on a stream, and on the CPU's one thread.
-    static_cast<void>(rank.worker.meet(rank.worker.of_all, config_.lanes, Status::kOk, true));
+    if (config_.warps) {
+      rank.warps.meet(rank.warps.of_all, {WarpWorker::Kind::kSync, config_.lanes, 0, false, true, true});
+    } else {
+      static_cast<void>(rank.worker.meet(rank.worker.of_all, config_.lanes, Status::kOk, true));
+    }
     ++rank.lanes_running;
-    SchedGroup group(rank.worker, lane);
-    run_(rank.ctx, group, generation);
+    if (config_.warps) {
+      WarpGroup group(rank.warps, lane);
+      warp_worker(rank.ctx, group, generation);
+    } else {
+      SchedGroup group(rank.worker, lane);
+      run_(rank.ctx, group, generation);
+    }
     --rank.lanes_running;
   }
 }

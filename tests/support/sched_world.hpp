@@ -15,6 +15,7 @@
 #include "device/queue/producer.hpp"
 #include "device/worker/context.hpp"
 #include "tests/support/group_sched.hpp"
+#include "tests/support/group_warps.hpp"
 
 namespace ringbell::test {
 
@@ -22,6 +23,7 @@ using RunWorker = void (*)(const device::WorkerContext&, SchedGroup&, std::uint6
 
 /// The product's worker, nothing planted.
 void sched_worker(const device::WorkerContext& ctx, SchedGroup& group, std::uint64_t generation);
+void warp_worker(const device::WorkerContext& ctx, WarpGroup& group, std::uint64_t generation);
 
 /// One call, the same on every rank unless WorldConfig::change_call says otherwise.
 struct Call {
@@ -39,6 +41,7 @@ struct Call {
 struct WorldConfig {
   unsigned ranks = 2;
   unsigned lanes = 1;
+  bool warps = false;  // WarpGroup: lanes in teams of two, at least two teams
   device::WindowLayout layout{480, 2, 1};
   std::uint64_t first_epoch = 0;
   std::uint64_t first_seq = 0;
@@ -72,6 +75,7 @@ class SchedWorld {
     device::WorkerContext ctx{};
     device::Persistent persistent{};
     SchedWorker worker;
+    WarpWorker warps;
     std::uint64_t* launched = nullptr;  // in the model's memory
     std::byte* in[2] = {};
     std::byte* out[2] = {};
