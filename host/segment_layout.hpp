@@ -27,7 +27,7 @@ inline constexpr std::size_t kLineBytes = device::kCacheLineBytes;
 /// "RNGBELL" + 1. The magic's place and value, and the lock on byte `rank` of the file, hold for every layout version:
 /// they are how a newer or older library tells whether a leftover segment is dead.
 inline constexpr std::uint64_t kSegmentMagic = 0x014c4c4542474e52;
-inline constexpr std::uint32_t kSegmentLayoutVersion = 1;
+inline constexpr std::uint32_t kSegmentLayoutVersion = 2;
 inline constexpr std::uint64_t kCardMagic = 0x0144524143424e52;
 
 /// How far a rank's set-up got. Goes up only; kFailed ends it from anywhere.
