@@ -133,6 +133,11 @@ std::string command_text(const std::vector<std::string>& arguments) {
   return text;
 }
 
+/// Nothing when the text is empty.
+void tell(int rank, const char* text) {
+  if (*text != 0) complain(fmt::format("ringbell perf: rank {}: {}\n", rank, text));
+}
+
 /// A row that is wrong beyond its elements: bytes were sent twice or not at all.
 std::string sent_error(const Row& row, int ranks) {
   for (const auto& measured : {row.out_of_place, row.in_place}) {
@@ -200,8 +205,10 @@ int measure(const PerfOptions& options, const session::Place& place, const std::
   try {
     return measure_rows(options, comm, *buffers, *meeting, arguments);
   } catch (const ExitError& error) {
+    // First the text: a rank that hears of the failure may be gone before this one, and then perf ends this one.
+    tell(place.rank, error.what());
     meeting->fail(error.code());
-    throw;
+    throw ExitError(error.code(), "");
   } catch (...) {
     meeting->fail(kExitBroken);
     throw;
@@ -211,19 +218,16 @@ int measure(const PerfOptions& options, const session::Place& place, const std::
 }  // namespace
 
 int perf_rank(const PerfOptions& options, const session::Place& place, const std::vector<std::string>& arguments) {
-  const auto tell = [&](const char* text) {
-    if (*text != 0) complain(fmt::format("ringbell perf: rank {}: {}\n", place.rank, text));
-  };
   try {
     return measure(options, place, arguments);
   } catch (const ExitError& error) {
-    tell(error.what());
+    tell(place.rank, error.what());
     return error.code();
   } catch (const Error& error) {
-    tell(error.what());
+    tell(place.rank, error.what());
     return exit_code_of_setup(error.status());
   } catch (const std::bad_alloc&) {
-    tell("not enough memory for the buffers: take a smaller -e");
+    tell(place.rank, "not enough memory for the buffers: take a smaller -e");
     return kExitEnvironment;
   }
 }
