@@ -38,6 +38,19 @@ RINGBELL_HD constexpr ReduceRule fold_of(const Command& command, Verb verb, std:
   return {command.dtype, command.op, has(verb, Verb::kOut) && command.op == ReduceOp::kAvg ? world : 0};
 }
 
+/// Lane 0. Frees the slot of `recv_epoch`, after a barrier that every reading lane has passed.
+template <class M>
+RINGBELL_TARGET RINGBELL_INLINE void store_credit(const WorkerContext& ctx, unsigned wire, std::uint64_t recv_epoch,
+                                                  bool cleaned) {
+  auto* line = reinterpret_cast<CreditLine*>(ctx.window[ctx.ring_prev] + ctx.layout.credit_offset(0, wire));
+  if (cleaned) {
+    M::store_release(&line->consumed, recv_epoch + 1, Edge::kCredit);
+  } else {
+    // Only loads must come first: their values were used before the barrier, and no store of the slot is ours.
+    M::store_after_reads(&line->consumed, recv_epoch + 1, Edge::kCredit);
+  }
+}
+
 template <class M, Group G, unsigned kWire>
 class Connection {
  public:
@@ -73,13 +86,7 @@ class Connection {
   /// Frees the slot just read, after a barrier that every reading lane has passed.
   RINGBELL_TARGET void return_credit(bool cleaned) {
     if (g_.lane() != 0) return;
-    auto* line = reinterpret_cast<CreditLine*>(ctx_.window[ctx_.ring_prev] + ctx_.layout.credit_offset(0, kWire));
-    if (cleaned) {
-      M::store_release(&line->consumed, step_.recv_epoch + 1, Edge::kCredit);
-    } else {
-      // Only loads must come first: their values were used before the barrier, and no store of the slot is ours.
-      M::store_after_reads(&line->consumed, step_.recv_epoch + 1, Edge::kCredit);
-    }
+    store_credit<M>(ctx_, kWire, step_.recv_epoch, cleaned);
   }
 
   RINGBELL_TARGET ReduceRule fold() const { return fold_of(g_.shared().op.command, step_.verb, ctx_.world); }

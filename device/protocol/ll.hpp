@@ -10,14 +10,6 @@
 
 namespace ringbell::device {
 
-/// Lane 0. Frees a slot that needs no cleaning: as Connection::return_credit.
-template <class M>
-RINGBELL_TARGET void return_ll_credit(const WorkerContext& ctx, std::uint64_t recv_epoch) {
-  auto* line =
-      reinterpret_cast<CreditLine*>(ctx.window[ctx.ring_prev] + ctx.layout.credit_offset(0, wire_index(Protocol::kLL)));
-  M::store_after_reads(&line->consumed, recv_epoch + 1, Edge::kCredit);
-}
-
 template <class M, Group G>
 class LlProtocol : public Connection<M, G, wire_index(Protocol::kLL)> {
   using Base = Connection<M, G, wire_index(Protocol::kLL)>;

@@ -21,7 +21,8 @@ RINGBELL_TARGET RINGBELL_NOINLINE Status wait_ll_room(const WorkerContext& ctx, 
   return status;
 }
 
-/// Waits for a line that is late. @return what it holds; both flags are 0 if the operation must end: *status
+/// wait_until, written out for a line: called, it costs this loop its registers (32 bytes spilled on sm_90). Waits for
+/// a line. @return what it holds; both flags are 0 if the operation must end: *status
 template <class M, Group G>
 RINGBELL_TARGET RINGBELL_INLINE LlWords take_ll_line(const WorkerContext& ctx, G& g, const LlLine* line,
                                                      std::uint32_t flag, Status* status) {
@@ -35,12 +36,12 @@ RINGBELL_TARGET RINGBELL_INLINE LlWords take_ll_line(const WorkerContext& ctx, G
   return words;
 }
 
-/// True for an operation that ll_short_ring can do: LL, its only round laid out, a line a lane, no slot to be cleaned.
+/// True for an operation that ll_short_ring can do: LL, its only round laid out, no slot to be cleaned, and a line a
+/// lane, or all lanes would have been taken.
 template <Group G>
 RINGBELL_TARGET bool is_ll_short(G& g) {
   const GroupShared& shared = g.shared();
-  return shared.op.command.protocol == Protocol::kLL && shared.rounds[0].plain &&
-         shared.rounds[0].most_bytes <= g.lanes() * kLlPayloadBytes && g.lanes() != g.all_lanes();
+  return shared.op.command.protocol == Protocol::kLL && shared.rounds[0].plain && g.lanes() != g.all_lanes();
 }
 
 /// The whole operation. Called by its lanes, while another team looks after headers. @return as ring_all_reduce
@@ -64,7 +65,7 @@ RINGBELL_TARGET Status ll_short_ring(const WorkerContext& ctx, G& g) {
       status = wait_ll_room<M>(ctx, g, shared.rounds[0].step[number]);
     }
     if (mutated<M>(Mutant::kCreditBeforeRead) && has(step.verb, Verb::kRecv) && g.lane() == 0) {
-      return_ll_credit<M>(ctx, shared.rounds[0].step[number].recv_epoch);
+      store_credit<M>(ctx, kWire, shared.rounds[0].step[number].recv_epoch, false);
     }
     if (at < step.bytes && status == Status::kOk) {
       const unsigned valid = valid_bytes(step.bytes, at, kLlPayloadBytes);
@@ -93,7 +94,7 @@ RINGBELL_TARGET Status ll_short_ring(const WorkerContext& ctx, G& g) {
       status = g.agree(status, Edge::kSlotRead);
       if (status != Status::kOk) return status;
       if (!mutated<M>(Mutant::kCreditBeforeRead) && g.lane() == 0)
-        return_ll_credit<M>(ctx, shared.rounds[0].step[number].recv_epoch);
+        store_credit<M>(ctx, kWire, shared.rounds[0].step[number].recv_epoch, false);
     }
   }
   if (g.lane() == 0) shared.persistent.epochs[kWire] = shared.rounds[0].epochs;

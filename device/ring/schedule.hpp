@@ -53,18 +53,13 @@ RINGBELL_HD constexpr std::uint64_t ceil_divide(std::uint64_t value, std::uint32
   return (value + divisor - 1) / divisor;
 }
 
-/// The chunk that spreads `bytes` evenly over `world` ranks.
-RINGBELL_HD constexpr std::uint64_t even_chunk_bytes(std::uint64_t bytes, std::uint32_t world) {
-  return (ceil_divide(bytes, world) + 15) / 16 * 16;
-}
-
 /// Bytes of a chunk of the round that starts at `offset`: the planned size, or less in a last round that is not the
 /// first (whoever planned a call of one round has spread it evenly).
 RINGBELL_HD constexpr std::uint64_t round_chunk_bytes(std::uint64_t bytes, std::uint64_t offset,
                                                       std::uint64_t chunk_bytes, std::uint32_t world) {
   const std::uint64_t left = bytes - offset;
   if (offset == 0 || left >= chunk_bytes * world) return chunk_bytes;
-  return even_chunk_bytes(left, world);  // not more: left is less than `world` chunks of a multiple of 16
+  return (ceil_divide(left, world) + 15) / 16 * 16;  // not more: left is less than `world` chunks of a multiple of 16
 }
 
 struct ByteRange {

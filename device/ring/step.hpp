@@ -44,11 +44,10 @@ struct Step {
 /// One trip of `world` chunks around the ring: its steps, and where the next one starts.
 struct Round {
   Step step[ring_steps(kMaxRanks)];
-  std::uint64_t end;         // byte of the message
-  Epochs epochs;             // of the operation's wire format
-  std::uint32_t most_bytes;  // of a chunk
-  bool plain;                // the operation's only round, and no slot must be cleaned
-  std::uint32_t steps;       // without those of empty chunks
+  std::uint64_t end;    // byte of the message
+  Epochs epochs;        // of the operation's wire format
+  bool plain;           // the operation's only round, and no slot must be cleaned
+  std::uint32_t steps;  // without those of empty chunks
   bool last;
 };
 
@@ -85,7 +84,6 @@ RINGBELL_HD RINGBELL_NOINLINE inline void lay_out_round(const WorkerContext& ctx
       round->epochs.recv = epochs.recv + before - (steps & 1);
       round->steps = before;
       round->last = last;
-      round->most_bytes = chunk_bytes < bytes ? chunk_bytes : bytes;
       // Of a round's receptions none is as far as this from the first.
       const bool clean = wire == wire_index(Protocol::kLL) && ll_must_clean(epochs.recv, link.slots + 2 * kMaxRanks);
       round->plain = last && offset == 0 && !clean;
