@@ -6,6 +6,7 @@
 // The worker over CudaGroup's barriers, explored: no lane stays behind, no barrier is met for two things, nothing
 // shared is written under a slow lane's eyes; in mixes of calls with parks, and when calls fail. Fibers: no sanitizer
 // follows them.
+#include <functional>
 #include <tuple>
 
 #include <gtest/gtest.h>
@@ -73,6 +74,14 @@ INSTANTIATE_TEST_SUITE_P(Worlds, WarpsMix,
 INSTANTIATE_TEST_SUITE_P(ThreeRanks, WarpsMix,
                          testing::Combine(testing::Values(3u), testing::Values(2u), testing::Values(1u, 2u, 3u, 4u)));
 
+/// The second call of the others comes when rank 0 has given up.
+std::function<bool(unsigned, std::size_t)> only_rank_0_calls_twice(SchedWorld* const* world) {
+  return [world](unsigned rank, std::size_t index) {
+    return index == 0 || rank == 0 ||
+           device::state_residency((*world)->rank(0).ctx.control->state.state) == device::Residency::kBroken;
+  };
+}
+
 class WarpsFail : public testing::TestWithParam<std::tuple<Protocol, unsigned>> {};
 
 // One rank's second call has another count: the same lines, more, or none.
@@ -113,10 +122,7 @@ TEST_P(WarpsFail, ATimeOutEndsOnEveryRank) {
     return call;
   };
   SchedWorld* self = nullptr;
-  config.may_submit = [&self](unsigned rank, std::size_t index) {
-    return index == 0 || rank == 0 ||
-           device::state_residency(self->rank(0).ctx.control->state.state) == device::Residency::kBroken;
-  };
+  config.may_submit = only_rank_0_calls_twice(&self);
   SchedWorld world(config);
   self = &world;
   const Outcome outcome = world.explore(first_seed(), seed_count(50));
@@ -132,10 +138,7 @@ TEST_P(WarpsFail, AnAbortEndsOnEveryRank) {
     return call;
   };
   SchedWorld* self = nullptr;
-  config.may_submit = [&self](unsigned rank, std::size_t index) {
-    return index == 0 || rank == 0 ||
-           device::state_residency(self->rank(0).ctx.control->state.state) == device::Residency::kBroken;
-  };
+  config.may_submit = only_rank_0_calls_twice(&self);
   SchedWorld world(config);
   self = &world;
   world.add_thread("aborter", true, [](SchedWorld& all) {

@@ -84,6 +84,15 @@ TEST_P(FenceWorldTest, WhatIsWrittenBeforeAPhaseIsSeenAfterIt) {
 }
 INSTANTIATE_TEST_SUITE_P(Worlds, FenceWorldTest, ::testing::Range(1, kMaxRanks + 1));
 
+/// Set-up up to the first fence.
+void come_together(const UniqueId& id, int rank, int world) {
+  Segment segment = Segment::create_or_open(id, rank, world, kGeometry, Deadline::after_seconds(30));
+  Liveness liveness(segment);
+  Fence fence(segment, liveness);
+  fence.publish(Phase::kWritten);
+  fence.wait_all(Phase::kWritten, Deadline::after_seconds(30));
+}
+
 TEST(FenceTest, ManySessionsInARowUnderOneName) {
   const UniqueId id = unique_id_from_key("fence_test " + std::to_string(getpid()));
   const int world = 3;
@@ -204,13 +213,7 @@ TEST(FenceTest, ARankThatGoesAwayWithoutAWordIsAFailureToo) {
 TEST(FenceTest, ADoubledRankEndsAllWithItsNumber) {
   const UniqueId id = unique_id_create();
   const auto start = monotonic_ns();
-  const auto outcomes = run_ranks({0, 1, 1}, [&](int rank) {
-    Segment segment = Segment::create_or_open(id, rank, 3, kGeometry, Deadline::after_seconds(30));
-    Liveness liveness(segment);
-    Fence fence(segment, liveness);
-    fence.publish(Phase::kWritten);
-    fence.wait_all(Phase::kWritten, Deadline::after_seconds(30));
-  });
+  const auto outcomes = run_ranks({0, 1, 1}, [&](int rank) { come_together(id, rank, 3); });
   for (const Outcome& outcome : outcomes) {
     EXPECT_EQ(outcome.status, Status::kInvalidArgument);
     EXPECT_NE(outcome.text.find("rank 1 is claimed twice"), std::string::npos) << outcome.text;
@@ -222,14 +225,7 @@ TEST(FenceTest, ADoubledRankEndsAllWithItsNumber) {
 TEST(FenceTest, ARankThatDisagreesEndsAllThatWaitForItWithItsText) {
   const UniqueId id = unique_id_create();
   const auto start = monotonic_ns();
-  const auto outcomes = run_ranks({0, 1, 2}, [&](int rank) {
-    const int world = rank == 1 ? 5 : 3;
-    Segment segment = Segment::create_or_open(id, rank, world, kGeometry, Deadline::after_seconds(30));
-    Liveness liveness(segment);
-    Fence fence(segment, liveness);
-    fence.publish(Phase::kWritten);
-    fence.wait_all(Phase::kWritten, Deadline::after_seconds(30));
-  });
+  const auto outcomes = run_ranks({0, 1, 2}, [&](int rank) { come_together(id, rank, rank == 1 ? 5 : 3); });
   for (const Outcome& outcome : outcomes) {
     EXPECT_EQ(outcome.status, Status::kInvalidArgument);
     EXPECT_NE(outcome.text.find("with world 3, rank 1 has 5"), std::string::npos) << outcome.text;
