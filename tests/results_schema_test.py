@@ -7,6 +7,7 @@ usage: results_schema_test.py [FILE...]     without files: all of bench/results.
 """
 import copy
 import json
+import math
 import pathlib
 import re
 import sys
@@ -23,10 +24,20 @@ DTYPES = {"float32", "float64", "float16", "bfloat16", "float8_e4m3", "float8_e5
           "uint8", "int32", "uint32", "int64", "uint64"}
 OPS = {"sum", "prod", "min", "max", "avg"}
 DEVICES = {"cpu", "cuda"}
+ISSUES = {"host", "after", "stream", "graph", "chain"}
+PEERS = {"ringbell", "nccl", "nccl-sym", "nccl-ring-ll", "nccl-ring-ll128", "nccl-ring-simple", "nccl-tree-ll",
+         "nccl-tree-ll128", "nccl-tree-simple", "nccl-nop2p", "launch", "mpi", "torch-one-shot", "torch-two-shot"}
+RATIOS = ("ratio_min", "ratio", "ratio_max")
+# What a row may say besides; files from before these fields do not have them.
+MAY = {"ratio": NUMBER, "ratio_min": NUMBER, "ratio_max": NUMBER, "peer_version": str, "peer_env": dict,
+       "nvls": (bool, type(None)), "l2": str}
+L2 = {"warm", "cold", "flush"}
 
 
 def is_a(value, kinds):
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
     return any(isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool) for kind in kinds)
 
 
@@ -37,6 +48,23 @@ def fields(where, value, shape):
             errors.append(f"{where}: '{name}' is missing")
         elif not is_a(value[name], kinds):
             errors.append(f"{where}: '{name}' is {json.dumps(value[name])[:40]}, of the wrong type")
+    return errors
+
+
+def check_choices(place, row):
+    """Fields with a fixed set of values, and those that only some rows have."""
+    errors = []
+    for name, known in (("device", DEVICES), ("issue", ISSUES), ("peer", PEERS), ("l2", L2)):
+        if name in row and row[name] not in known:
+            errors.append(f"{place}: {name} '{row[name]}' is unknown: one of {', '.join(sorted(known))}")
+    for name, value in row.get("peer_env", {}).items():
+        if not isinstance(value, str):
+            errors.append(f"{place}: peer_env's {name} is {json.dumps(value)[:40]}, not a text")
+    given = [row[name] for name in RATIOS if name in row]
+    if given and len(given) != len(RATIOS):
+        errors.append(f"{place}: ratio, ratio_min and ratio_max stand together")
+    elif given and not 0 < given[0] <= given[1] <= given[2]:
+        errors.append(f"{place}: ratio_min {given[0]}, ratio {given[1]}, ratio_max {given[2]} are not in order")
     return errors
 
 
@@ -62,50 +90,72 @@ def check(document, where="document"):
         if not isinstance(row, dict):
             errors.append(f"{place}: not an object")
             continue
-        problems = fields(place, row, ROW)
+        problems = fields(place, row, ROW) + fields(place, row, {name: MAY[name] for name in MAY if name in row})
         errors += problems
         if problems:
             continue
+        errors += check_choices(place, row)
         if row["algo"] != "nop":
             for name, known in (("dtype", DTYPES), ("op", OPS)):
                 if row[name] not in known:
                     errors.append(f"{place}: {name} '{row[name]}' is unknown")
             if row["peer"] == "ringbell" and row["wrong"] not in (0, None):
                 errors.append(f"{place}: {row['wrong']} wrong elements")
-        if row["device"] not in DEVICES:
-            errors.append(f"{place}: device '{row['device']}' is unknown")
-        if not 1 <= row["ranks"]:
-            errors.append(f"{place}: {row['ranks']} ranks")
+        for name in ("ranks", "rounds"):
+            if row[name] < 1:
+                errors.append(f"{place}: {row[name]} {name}")
         if not row["p10_us"] <= row["p50_us"] <= row["p99_us"] <= row["max_us"]:
             errors.append(f"{place}: percentiles are not in order")
     return errors
 
 
+OURS = {
+    "bytes": 8, "count": 2, "dtype": "float32", "op": "sum", "algo": "ring", "proto": "LL", "issue": "host",
+    "peer": "ringbell", "ranks": 2, "device": "cpu", "channels": 1, "in_place": False, "iters": 20, "rounds": 1,
+    "p10_us": 1.0, "p50_us": 2, "p99_us": 3.0, "p999_us": None, "max_us": 4.0, "cv": 0.1, "algbw_gbps": 1.0,
+    "busbw_gbps": 1.0, "wrong": 0, "hash": None}
+THEIRS = dict(OURS, peer="nccl-ring-ll", issue="graph", rounds=5, ratio=3.5, ratio_min=3.1, ratio_max=3.5,
+              peer_version="2.28.3", peer_env={"NCCL_PROTO": "LL"}, nvls=False, l2="warm")
 SAMPLE = {
     "schema": 1, "machine": {"cpu": "x"}, "commit": "0123abc", "dirty": False, "version": "0.1.0", "command": "perf",
-    "env": {}, "method": "time", "rows": [{
-        "bytes": 8, "count": 2, "dtype": "float32", "op": "sum", "algo": "ring", "proto": "LL", "issue": "host",
-        "peer": "ringbell", "ranks": 2, "device": "cpu", "channels": 1, "in_place": False, "iters": 20, "rounds": 1,
-        "p10_us": 1.0, "p50_us": 2, "p99_us": 3.0, "p999_us": None, "max_us": 4.0, "cv": 0.1, "algbw_gbps": 1.0,
-        "busbw_gbps": 1.0, "wrong": 0, "hash": None}]}
+    "env": {}, "method": "time", "rows": [OURS, THEIRS]}
 
 
 def self_check():
-    """The sample passes; every spoilt copy of it is refused."""
-    assert not check(SAMPLE), check(SAMPLE)
+    """The sample and what else is allowed passes; every spoilt copy of it is refused."""
 
-    def spoilt(change):
+    def changed(change):
         document = copy.deepcopy(SAMPLE)
         change(document)
         return document
 
-    changes = [lambda d: d.update(dirty=True), lambda d: d.update(schema=2), lambda d: d.update(commit="unknown"),
-               lambda d: d.update(rows=[]), lambda d: d.update(machine={}), lambda d: d["rows"][0].update(wrong=1),
-               lambda d: d["rows"][0].update(p50_us="2"), lambda d: d["rows"][0].update(p50_us=9.0),
-               lambda d: d["rows"][0].update(dtype="float31"), lambda d: d["rows"][0].update(ranks=True)]
-    changes += [lambda d, n=n: d.pop(n) for n in TOP] + [lambda d, n=n: d["rows"][0].pop(n) for n in ROW]
-    for index, change in enumerate(changes):
-        assert check(spoilt(change)), f"spoilt copy {index} passed"
+    def ours(**values):
+        return lambda d: d["rows"][0].update(values)
+
+    def theirs(**values):
+        return lambda d: d["rows"][1].update(values)
+
+    fine = [lambda d: None, theirs(wrong=3), theirs(nvls=None), theirs(nvls=True), theirs(peer_env={}),
+            theirs(dtype="bfloat16", channels=None, proto="none", algo="unknown"), ours(l2="cold"), ours(wrong=None),
+            lambda d: [d["rows"][1].pop(name) for name in RATIOS]]
+    fine += [theirs(peer=name) for name in PEERS] + [theirs(issue=name) for name in ISSUES] + [theirs(l2=name) for name in L2]
+    fine += [lambda d, n=n: d["rows"][1].pop(n) for n in MAY if n not in RATIOS]
+    for index, change in enumerate(fine):
+        assert not check(changed(change)), f"good copy {index}: {check(changed(change))}"
+
+    spoilt = [lambda d: d.update(dirty=True), lambda d: d.update(schema=2), lambda d: d.update(commit="unknown"),
+              lambda d: d.update(rows=[]), lambda d: d.update(machine={}), ours(wrong=1), ours(p50_us="2"),
+              ours(p50_us=9.0), ours(dtype="float31"), ours(ranks=True), ours(ranks=0), ours(rounds=0), theirs(rounds=0),
+              ours(issue="post"), theirs(issue=""), ours(peer="nccl2"), theirs(peer="torch"), ours(device="tpu"),
+              ours(p50_us=math.nan), theirs(max_us=math.inf), theirs(dtype="float31"), theirs(ratio="3"),
+              theirs(ratio=None), theirs(ratio=True), theirs(ratio=math.nan), theirs(ratio_min=3.6),
+              theirs(ratio_max=3.4), theirs(ratio_min=0), theirs(peer_version=2), theirs(peer_version=None),
+              theirs(peer_env=[]), theirs(peer_env={"NCCL_PROTO": 1}), theirs(peer_env=None), theirs(nvls="off"),
+              theirs(nvls=0), theirs(l2="hot"), theirs(l2=None), ours(l2="")]
+    spoilt += [lambda d, n=n: d.pop(n) for n in TOP] + [lambda d, n=n, i=i: d["rows"][i].pop(n) for n in ROW for i in (0, 1)]
+    spoilt += [lambda d, n=n: d["rows"][1].pop(n) for n in RATIOS]
+    for index, change in enumerate(spoilt):
+        assert check(changed(change)), f"spoilt copy {index} passed"
 
 
 def documents(path):
