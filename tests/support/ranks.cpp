@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <new>
 #include <stdexcept>
 
@@ -214,11 +215,18 @@ bool segment_is_named(const UniqueId& id) {
 }
 std::size_t open_fds() { return entries("/proc/self/fd"); }
 std::size_t thread_count() { return entries("/proc/self/task"); }
-std::size_t map_count() {
+MapCount map_count() {
   std::ifstream maps("/proc/self/maps");
-  std::size_t lines = 0;
-  for (std::string line; std::getline(maps, line);) ++lines;
-  return lines;
+  MapCount count;
+  // address, permissions, offset, device, inode, path
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream fields(line);
+    std::string skipped;
+    std::uint64_t inode = 0;
+    fields >> skipped >> skipped >> skipped >> skipped >> inode;
+    ++(inode != 0 ? count.files : count.anonymous);
+  }
+  return count;
 }
 
 void sleep_s(double seconds) {

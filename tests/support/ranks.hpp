@@ -151,7 +151,12 @@ class RankProcesses {
 bool segment_is_named(const UniqueId& id);
 std::size_t open_fds();
 std::size_t thread_count();
-std::size_t map_count();
+/// Mappings of this process: of files, those in shared memory among them, and all others.
+struct MapCount {
+  std::size_t files = 0;
+  std::size_t anonymous = 0;
+};
+MapCount map_count();
 
 class Stopwatch {
  public:
