@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The ringbell authors
 # SPDX-License-Identifier: Apache-2.0
 """What README files show is what is built: a C++ block after `<!-- from runtime/examples/NAME.cpp -->` equals that file
-(less its leading comment), and every relative link leads to a file.
+(less its leading comment), every relative link and picture leads to a file, and the marked tables and pictures are those
+that tools/plot makes of bench/results.
 """
 import pathlib
 import re
@@ -10,7 +11,7 @@ import subprocess
 import sys
 
 BLOCK = re.compile(r"<!--\s*from\s+(\S+)\s*-->\s*\n```(?:cpp|c\+\+|c|sh|bash)\n(.*?)```", re.DOTALL)
-LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)|\ssrc(?:set)?=\"([^\":]+)\"")
 
 
 def body(text):
@@ -26,7 +27,7 @@ def check(name, text, read):
             errors.append(f"{name}: {source} does not exist")
         elif body(found) != block.strip():
             errors.append(f"{name}: the block from {source} differs from the file")
-    for target in LINK.findall(text):
+    for target in (link or picture for link, picture in LINK.findall(text)):
         folder = pathlib.PurePosixPath(name).parent
         if read(str(folder / target)) is None:
             errors.append(f"{name}: link to {target}, which does not exist")
@@ -39,6 +40,9 @@ def main():
     assert not check("README.md", good, files.get)
     assert check("README.md", good.replace("{}", "{ }"), files.get)
     assert check("README.md", "[x](gone.md)", files.get) and check("README.md", good.replace("e.cpp -->", "f.cpp -->"), files.get)
+
+    picture = '<picture>\n<source srcset="e.cpp">\n<img src="%s" alt="x"></picture>'
+    assert not check("README.md", picture % "e.cpp", files.get) and check("README.md", picture % "gone.svg", files.get)
 
     root = pathlib.Path(__file__).resolve().parent.parent
 
@@ -56,8 +60,8 @@ def main():
         for path in root.glob(pattern):
             count += 1
             errors += check(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"), read)
-    if subprocess.run([sys.executable, root / "tools/readme_table.py", "--check"], check=False).returncode != 0:
-        errors.append("README.md: a measured table differs from bench/results")
+    if subprocess.run([sys.executable, root / "tools/plot", "--check"], check=False).returncode != 0:
+        errors.append("README.md: measured tables or pictures differ from bench/results")
     for error in errors:
         print(error)
     print(f"{count} documents, {len(errors)} errors")
