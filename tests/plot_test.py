@@ -12,7 +12,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
@@ -38,8 +38,9 @@ def nop(us):
 
 
 def peer(name, size, us, **values):
+    common = {"peer": name, "proto": "-", "algo": "-", "channels": None, "rounds": 5}
     extra = {"ratio": 0.25, "ratio_min": 0.2, "ratio_max": 0.3, "peer_version": "2.28.3", "nvls": False}
-    return row(size, us, **{**dict(peer=name, proto="-", algo="-", channels=None, rounds=5), **extra, **values})
+    return row(size, us, **{**common, **extra, **values})
 
 
 def document(rows, **values):
@@ -269,7 +270,7 @@ class Pictures(unittest.TestCase):
                                             for index, name in enumerate(plot_series.PEERS) for power in range(24)]))
 
     def test_a_picture_is_small_sound_xml_without_scripts_and_says_what_it_is(self):
-        for theme, text in plot.pictures(self.everything(), {})[0].items():
+        for text in plot.pictures(self.everything(), {})[0].values():
             self.assertLess(len(text.encode()), 40 * 1024)
             tree = ElementTree.fromstring(text)
             self.assertEqual(tree.get("role"), "img")

@@ -41,7 +41,7 @@ MARKERS = [
 def number(value):
     """Short and the same everywhere: one decimal, none if it is 0."""
     text = f"{value:.1f}"
-    return text[:-2] if text.endswith(".0") else text
+    return text.removesuffix(".0")
 
 
 def byte_ticks(low, high, most=10):
