@@ -148,36 +148,44 @@ class CommandLine(unittest.TestCase):
 
 
 class Environment(unittest.TestCase):
-    def run_script(self, *words, torch=None):
-        """With a module `torch` of that text, or with none."""
-        with tempfile.TemporaryDirectory() as folder:
-            (pathlib.Path(folder) / "torch.py").write_text(torch or "raise ImportError('none')", encoding="utf-8")
-            done = subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, timeout=60, check=False,
-                                  env={**os.environ, "PYTHONPATH": folder})
-        return done.returncode, done.stderr
+    def run_main(self, *words, torch):
+        """With `torch` as that module; None: there is none."""
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err), mock.patch.dict(sys.modules, {"torch": torch}):
+            code = program.main(list(words))
+        return code, err.getvalue()
+
+    @staticmethod
+    def torch_with(gpus):
+        torch = types.ModuleType("torch")
+        torch.__version__ = "2.3"
+        torch.cuda = types.SimpleNamespace(device_count=lambda: gpus)
+        return torch
 
     def test_without_torch_the_code_is_3_and_says_what_to_install(self):
-        code, err = self.run_script("--ranks", "2", "--sizes", "8")
-        self.assertEqual(code, 3)
-        self.assertRegex(err, r"^torch_symm_mem.py: no PyTorch here \(none\): install torch >= 2\.6")
-        self.assertEqual(err.count("\n"), 1)
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "torch.py").write_text("raise ImportError('none')", encoding="utf-8")
+            done = subprocess.run([sys.executable, SCRIPT, "--ranks", "2", "--sizes", "8"], capture_output=True, text=True, timeout=60,
+                                  check=False, env={**os.environ, "PYTHONPATH": folder})
+        self.assertEqual((done.returncode, done.stdout), (3, ""))
+        self.assertRegex(done.stderr, r"^torch_symm_mem.py: no PyTorch here \(none\): install torch >= 2\.6.*\n$")
+        self.assertEqual(self.run_main(torch=None)[0], 3)
 
     def test_without_gpus_or_with_too_few_the_code_is_3(self):
-        fake = "import types\n__version__ = '2.9'\ncuda = types.SimpleNamespace(device_count=lambda: {})\n"
-        self.assertEqual(self.run_script(torch=fake.format(0)), (3, "torch_symm_mem.py: no GPU: PyTorch 2.9 sees none\n"))
+        self.assertEqual(self.run_main(torch=self.torch_with(0)), (3, "torch_symm_mem.py: no GPU: PyTorch 2.3 sees none\n"))
         for words, count, text in ((("--ranks", "3"), 2, "3 ranks need a GPU each, and there are 2"), ((), 1, "2 ranks need a GPU each, and there is 1"),
                                    (("--gpus", "1,2"), 2, "on GPUs 1,2 need a GPU each")):
-            code, err = self.run_script(*words, torch=fake.format(count))
+            code, err = self.run_main(*words, torch=self.torch_with(count))
             self.assertEqual(code, 3)
             self.assertIn(text, err)
 
     def test_a_torch_without_symmetric_memory_is_told_with_its_version(self):
-        code, err = self.run_script(torch="import types\n__version__ = '2.3'\ncuda = types.SimpleNamespace(device_count=lambda: 2)\n")
+        code, err = self.run_main(torch=self.torch_with(2))
         self.assertEqual(code, 3)
         self.assertIn("PyTorch 2.3 has no symmetric memory", err)
 
     def test_bad_usage_is_told_before_torch_is_looked_for(self):
-        code, err = self.run_script("--sizes", "x")
+        code, err = self.run_main("--sizes", "x", torch=None)
         self.assertEqual((code, err.split(":")[1]), (64, " --sizes 'x'"))
 
     def test_multicast_is_off_whatever_was_set(self):
