@@ -120,7 +120,8 @@ class Measurement:
         runs = {"stream": device.call_and_wait, "graph": device.one_call_graph, "chain": lambda: device.chain_us(CALLS)}
         # Also loads and captures what the timed part needs.
         before = self.checked(runs[options.issue])
-        samples = [one_sample(options.issue, device, self.barrier) for _ in range(options.warmup + options.iterations)][options.warmup:]
+        uncounted = max(1, options.warmup)  # the first captures, on each rank at its own pace
+        samples = [one_sample(options.issue, device, self.barrier) for _ in range(uncounted + options.iterations)][uncounted:]
         wrong = before + self.checked(runs[options.issue]) if options.check else None
         return samples, wrong
 
