@@ -20,19 +20,22 @@ constexpr std::uint64_t kSlotUnit = 1920;  // bytes; whole lines of every protoc
 
 constexpr const char* kPerfExample =
     "example: ringbell perf --ranks 4 --device cpu -b 8 -e 1M -f 8 --proto LL -d float32,bfloat16 -c 1 -J ll.json\n"
-    "exit: 0 ok, 1 wrong data, 2 broken, 3 environment, 4 time-out or lost rank, 64 usage, 128+n signal";
+    "         ringbell perf --device cpu --ranks 2 --against mpi,launch --sizes 8,1K,64K\n"
+    "exit: 0 ok, 1 wrong data (a peer's too), 2 broken, 3 environment (also when a peer of --against could not run: "
+    "the "
+    "others' rows are there), 4 time-out or lost rank, 64 usage, 128+n signal";
 constexpr const char* kRunExample =
     "example: ringbell run -n 4 --device cpu --tag -- ./my_program --its-own options\n"
     "exit: that of the first rank that fails, 128+n for a signal; 0 when none does";
 
 /// Options of later versions: named here so that the answer is better than "unknown".
-constexpr const char* kLater[] = {"--against", "--l2", "--channels", "--threads"};
+constexpr const char* kLater[] = {"--channels", "--threads"};
 
 /// perf's options as given: texts, read after parsing so that every message names option, value and remedy.
 struct PerfTexts {
   std::string ranks, device, gpus, begin = "8", end = "64M", factor, step, iterations, warmup, check = "1";
   std::string dtypes = "float32", ops = "sum", graphs = "0", algorithm = "auto", protocol = "auto", issue = "host";
-  std::string sizes, chunk, seed = "1", timeout;
+  std::string sizes, chunk, seed = "1", timeout, against, rounds, l2 = "warm", seat;
   std::string later[std::size(kLater)];
 };
 
@@ -68,7 +71,15 @@ void describe_perf(CLI::App& perf, PerfTexts& texts, PerfOptions& options) {
   perf.add_option("--timeout", texts.timeout,
                   "seconds a call may wait for a peer; 0: for ever; without: the library's");
   perf.add_flag("--hash", options.hash, "a hash of the output in every row");
-  perf.add_option(std::string(kMeetingOption), options.meeting_fd)->group("");
+  perf.add_option("--against", texts.against,
+                  "measure these too, each in processes of its own that take turns with ours: a list of " +
+                      join(peer_names(), ","));
+  perf.add_option("--rounds", texts.rounds, "turns of everyone for each row (5 with --against, else 1)");
+  perf.add_option("--l2", texts.l2,
+                  "buffers when a call begins: warm; cold (others for every call); flush (cache overwritten before "
+                  "every call) (warm)");
+  perf.add_flag("--tail", options.tail, "a line of p99.9 and maximum for every row, after the table");
+  perf.add_option(std::string(kSeatOption), texts.seat)->group("");
   for (std::size_t i = 0; i < std::size(kLater); ++i) perf.add_option(kLater[i], texts.later[i])->group("");
 }
 
@@ -121,8 +132,19 @@ void refuse_later(const CLI::App& perf) {
         std::string(option) +
         " is not in this version. There are: --ranks --device --gpus -b -e -f -i --sizes -n -w -c -d -o -G 0 "
         "-J --algo ring|auto --proto LL|LL128|Simple|auto --issue host --chunk --allow-shared-device --seed "
-        "--timeout --hash");
+        "--timeout --hash --against --rounds --l2 --tail");
   }
+}
+
+Seat read_seat(std::string_view text, std::size_t peers) {
+  std::vector<int> numbers;
+  for (const std::string_view part : split_list(kSeatOption, text)) {
+    numbers.push_back(static_cast<int>(parse_whole(kSeatOption, part, 0, std::numeric_limits<int>::max())) - 1);
+  }
+  if (numbers.size() != 5 || numbers[3] < 0 || numbers[3] > static_cast<int>(peers)) {
+    refuse(kSeatOption, text, "only for processes that perf starts");
+  }
+  return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] == 1};
 }
 
 void read_perf(const CLI::App& perf, const PerfTexts& texts, PerfOptions& options) {
@@ -158,6 +180,13 @@ void read_perf(const CLI::App& perf, const PerfTexts& texts, PerfOptions& option
   }
   options.seed = parse_whole("--seed", texts.seed, 0, std::numeric_limits<std::uint64_t>::max());
   if (!texts.timeout.empty()) options.timeout_s = parse_seconds("--timeout", texts.timeout);
+  constexpr std::uint64_t kMostRounds = 1000;
+  constexpr int kRoundsAgainst = 5;
+  if (perf.count("--against") != 0) options.against = parse_peers("--against", texts.against);
+  if (!options.against.empty()) options.rounds = kRoundsAgainst;
+  if (!texts.rounds.empty()) options.rounds = static_cast<int>(parse_whole("--rounds", texts.rounds, 1, kMostRounds));
+  options.l2 = static_cast<L2State>(parse_choice("--l2", texts.l2, {std::begin(kL2Names), std::end(kL2Names)}));
+  if (!texts.seat.empty()) options.seat = read_seat(texts.seat, options.against.size());
 }
 
 // What follows "--" is the command's, whatever it looks like: this parser never sees it.
@@ -175,6 +204,15 @@ std::vector<std::string> take_command(int argc, const char* const* argv, int* ow
 }
 
 }  // namespace
+
+std::string seat_text(const Seat& seat) {
+  // One more than each: there are no negative numbers in a list.
+  std::string text;
+  for (const int number : {seat.owner, seat.meeting_fd, seat.turns_fd, seat.group, seat.probe ? 1 : 0}) {
+    text += (text.empty() ? "" : ",") + std::to_string(number + 1);
+  }
+  return text;
+}
 
 CommandLine read_command_line(int argc, const char* const* argv) {
   CommandLine line;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/ringbell.hpp"
+#include "tools/peer_names.hpp"
 
 namespace ringbell::tools {
 
@@ -20,6 +21,19 @@ struct RunOptions {
   std::optional<std::string> device;  ///< RINGBELL_DEVICE of the ranks; empty: as it is
   bool tag = false;
   std::vector<std::string> command;
+};
+
+/// What of the buffers is in the cache when a timed call begins: perf_cache.hpp.
+enum class L2State : std::uint8_t { kWarm, kCold, kFlush };
+inline constexpr const char* kL2Names[] = {"warm", "cold", "flush"};
+
+/// Where a process that perf started belongs. Its memory files are descriptors of `owner`; 0: inherited ones.
+struct Seat {
+  int owner = 0;
+  int meeting_fd = -1;  ///< -1: no seat, somebody else started this process
+  int turns_fd = -1;    ///< -1: nobody to take turns with
+  int group = 0;        ///< 0: ringbell; n: peer n - 1 of --against
+  bool probe = false;   ///< only asks the peer's library which algorithms it takes
 };
 
 struct PerfOptions {
@@ -40,7 +54,11 @@ struct PerfOptions {
   std::uint64_t seed = 1;
   double timeout_s = -1;  ///< -1: the library's
   bool hash = false;
-  int meeting_fd = -1;  ///< in a rank that perf started
+  std::vector<PeerName> against;
+  int rounds = 1;
+  L2State l2 = L2State::kWarm;
+  bool tail = false;
+  Seat seat;
 };
 
 enum class Command { kText, kRun, kPerf, kEnvironment };
@@ -52,8 +70,9 @@ struct CommandLine {
   PerfOptions perf;
 };
 
-/// The hidden option by which perf hands its ranks the meeting place.
-inline constexpr std::string_view kMeetingOption = "--meeting-fd";
+/// The hidden option by which perf tells the processes that it starts their seat, and its value.
+inline constexpr std::string_view kSeatOption = "--seat";
+std::string seat_text(const Seat& seat);
 
 /// @throws UsageError naming the bad value and what is allowed
 CommandLine read_command_line(int argc, const char* const* argv);

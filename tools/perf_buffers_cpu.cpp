@@ -8,6 +8,7 @@
 
 #include "device/config.hpp"
 #include "tools/perf_buffers.hpp"
+#include "tools/perf_cache.hpp"
 
 namespace ringbell::tools {
 namespace {
@@ -30,10 +31,11 @@ std::uint64_t count_wrong_words(const void* data, const ValueRule& rule, std::ui
 
 class CpuBuffers final : public Buffers {
  public:
-  explicit CpuBuffers(std::uint64_t bytes) : in_(allocate(bytes)), out_(allocate(bytes)) {}
-
-  void* in() noexcept override { return in_.get(); }
-  void* out() noexcept override { return out_.get(); }
+  CpuBuffers(std::uint64_t bytes, bool flushes)
+      : in_(allocate(bytes)), out_(allocate(bytes)), scratch_bytes_(flushes ? cpu_flush_bytes() : 0) {
+    set_regions(in_.get(), out_.get(), bytes);
+    if (flushes) scratch_ = allocate(scratch_bytes_);
+  }
 
   void fill(void* data, const ValueRule& rule, int rank, std::uint64_t count) override {
     switch (rule.bits) {
@@ -58,6 +60,15 @@ class CpuBuffers final : public Buffers {
   void copy_to_host(void* host, const void* data, std::uint64_t bytes) override { std::memcpy(host, data, bytes); }
   void copy_from_host(void* data, const void* host, std::uint64_t bytes) override { std::memcpy(data, host, bytes); }
 
+  // Line by line and not by memset, which may write past the cache.
+  void flush() override {
+    constexpr std::uint64_t kLine = 64;
+    auto* const bytes = static_cast<volatile unsigned char*>(scratch_.get());
+    for (std::uint64_t i = 0; i < scratch_bytes_; i += kLine) {
+      bytes[i] = static_cast<unsigned char>(bytes[i] + 1);
+    }
+  }
+
  private:
   struct Free {
     void operator()(void* data) const noexcept { std::free(data); }
@@ -74,10 +85,14 @@ class CpuBuffers final : public Buffers {
 
   Memory in_;
   Memory out_;
+  Memory scratch_;
+  std::uint64_t scratch_bytes_;
 };
 
 }  // namespace
 
-std::unique_ptr<Buffers> make_cpu_buffers(std::uint64_t bytes) { return std::make_unique<CpuBuffers>(bytes); }
+std::unique_ptr<Buffers> make_cpu_buffers(std::uint64_t bytes, bool flushes) {
+  return std::make_unique<CpuBuffers>(bytes, flushes);
+}
 
 }  // namespace ringbell::tools

@@ -61,11 +61,26 @@ struct IsWrong {
 
 class CudaBuffers final : public Buffers {
  public:
-  CudaBuffers(int device, std::uint64_t bytes) {
+  CudaBuffers(int device, std::uint64_t bytes, bool flushes, const DeviceMemory& memory) : memory_(memory) {
     check(cudaSetDevice(device), "cudaSetDevice");
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-    check(cudaMalloc(&in_, bytes), "cudaMalloc of perf's input");
-    check(cudaMalloc(&out_, bytes), "cudaMalloc of perf's output");
+    if (!memory_.allocate) {
+      memory_.allocate = [](std::uint64_t size) {
+        void* data = nullptr;
+        check(cudaMalloc(&data, size), "cudaMalloc of perf's buffers");
+        return data;
+      };
+      memory_.release = [](void* data) { cudaFree(data); };
+    }
+    in_ = memory_.allocate(bytes);
+    out_ = memory_.allocate(bytes);
+    set_regions(in_, out_, bytes);
+    if (flushes) {
+      int cache = 0;
+      check(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device), "cudaDeviceGetAttribute");
+      flush_bytes_ = 2 * static_cast<std::size_t>(cache);
+      check(cudaMalloc(&flush_, flush_bytes_), "cudaMalloc of memory to flush the L2 with");
+    }
     check(cudaMalloc(&wrong_, sizeof(*wrong_)), "cudaMalloc");
     check(cudaHostAlloc(reinterpret_cast<void**>(&wrong_on_host_), sizeof(*wrong_on_host_), cudaHostAllocDefault),
           "cudaHostAlloc");
@@ -84,15 +99,13 @@ class CudaBuffers final : public Buffers {
     cudaFree(scratch_);
     cudaFreeHost(wrong_on_host_);
     cudaFree(wrong_);
-    cudaFree(out_);
-    cudaFree(in_);
+    cudaFree(flush_);
+    if (out_ != nullptr) memory_.release(out_);
+    if (in_ != nullptr) memory_.release(in_);
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
   CudaBuffers(const CudaBuffers&) = delete;
   CudaBuffers& operator=(const CudaBuffers&) = delete;
-
-  void* in() noexcept override { return in_; }
-  void* out() noexcept override { return out_; }
 
   void fill(void* data, const ValueRule& rule, int rank, std::uint64_t count) override {
     constexpr unsigned kThreads = 256;
@@ -126,6 +139,8 @@ class CudaBuffers final : public Buffers {
     wait();
   }
 
+  void flush() override { poison(flush_, ++flushes_ & 0xff, flush_bytes_); }
+
  private:
   void wait() { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
@@ -136,7 +151,11 @@ class CudaBuffers final : public Buffers {
     return cub::DeviceReduce::Sum(scratch, scratch_bytes, ones, wrong_, count, stream_);
   }
 
+  DeviceMemory memory_;
   cudaStream_t stream_ = nullptr;
+  void* flush_ = nullptr;
+  std::size_t flush_bytes_ = 0;
+  int flushes_ = 0;
   void* in_ = nullptr;
   void* out_ = nullptr;
   std::uint64_t* wrong_ = nullptr;
@@ -147,8 +166,8 @@ class CudaBuffers final : public Buffers {
 
 }  // namespace
 
-std::unique_ptr<Buffers> make_cuda_buffers(int device, std::uint64_t bytes) {
-  return std::make_unique<CudaBuffers>(device, bytes);
+std::unique_ptr<Buffers> make_cuda_buffers(int device, std::uint64_t bytes, bool flushes, const DeviceMemory& memory) {
+  return std::make_unique<CudaBuffers>(device, bytes, flushes, memory);
 }
 
 }  // namespace ringbell::tools

@@ -7,7 +7,8 @@
 
 namespace ringbell::tools {
 
-std::unique_ptr<Buffers> make_cuda_buffers(int /*device*/, std::uint64_t /*bytes*/) {
+std::unique_ptr<Buffers> make_cuda_buffers(int /*device*/, std::uint64_t /*bytes*/, bool /*flushes*/,
+                                           const DeviceMemory& /*memory*/) {
   throw ExitError(kExitEnvironment,
                   "this program was built without CUDA: use --device cpu, or build where nvcc is found");
 }

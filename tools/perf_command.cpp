@@ -5,13 +5,12 @@
 #include <cstdlib>
 
 #include <signal.h>
-#include <unistd.h>
 
 #include "runtime/session.hpp"
 #include "tools/commands.hpp"
 #include "tools/exit_codes.hpp"
-#include "tools/meeting.hpp"
 #include "tools/output.hpp"
+#include "tools/perf_groups.hpp"
 #include "tools/process_group.hpp"
 #include "tools/visible_devices.hpp"
 
@@ -27,11 +26,6 @@ int default_ranks(const PerfOptions& options, DeviceKind device) {
   return gpus < kMostRanks ? gpus : kMostRanks;
 }
 
-std::string own_program(const std::string& as_typed) {
-  constexpr const char* kSelf = "/proc/self/exe";
-  return access(kSelf, X_OK) == 0 ? kSelf : as_typed;
-}
-
 int exit_code(const GroupResult& result) {
   if (result.received != 0) return kExitSignal + result.received;
   if (result.failed_rank < 0) return kExitOk;
@@ -44,22 +38,9 @@ int exit_code(const GroupResult& result) {
 
 int start_ranks(const PerfOptions& options, const std::vector<std::string>& arguments) {
   const DeviceKind device = perf_device(options);
-  GroupPlan plan;
-  plan.ranks = options.ranks != 0 ? options.ranks : default_ranks(options, device);
+  const int ranks = options.ranks != 0 ? options.ranks : default_ranks(options, device);
   if (device == DeviceKind::kCpu && !options.gpus.empty()) throw UsageError("--gpus: the ranks run on the CPU");
-  plan.session = session::new_token();
-  plan.inherited_fd = Meeting::create_place();
-  plan.command = arguments;
-  plan.command.front() = own_program(arguments.front());
-  plan.command.emplace_back(kMeetingOption);
-  plan.command.push_back(std::to_string(plan.inherited_fd));
-  plan.environment["RINGBELL_DEVICE"] = device == DeviceKind::kCpu ? "cpu" : "cuda";
-  plan.unset = {"RINGBELL_LAUNCHER"};
-  const GroupResult result = run_group(plan);
-  close(plan.inherited_fd);
-  const std::string leftover = session::remove_leftover(plan.session);
-  if (!leftover.empty()) complain("ringbell perf: " + leftover + "\n");
-  return exit_code(result);
+  return exit_code(run_perf_groups(options, ranks, device, arguments));
 }
 
 }  // namespace
@@ -83,6 +64,12 @@ int perf_command(const PerfOptions& options, const std::vector<std::string>& arg
   session::check_environment();
   const auto place = session::place_from_environment();
   if (!place) return start_ranks(options, arguments);
+  if (!options.against.empty() && options.seat.meeting_fd < 0) {
+    throw UsageError(
+        "--against under a launcher: perf starts ringbell's and the peers' ranks itself; run it without the launcher, "
+        "with --ranks " +
+        std::to_string(place->world));
+  }
   if (options.ranks != 0 && options.ranks != place->world) {
     throw UsageError("--ranks " + std::to_string(options.ranks) + ", but a launcher started " +
                      std::to_string(place->world) + ": leave --ranks out");

@@ -61,6 +61,27 @@ Json machine_json(DeviceKind device) {
           {"cuda_runtime", text_or_null(machine.cuda.runtime)}};
 }
 
+/// NCCL's variables as the peer's processes have them, and those that only they have.
+Json peer_environment_json(const PeerInfo& peer) {
+  Json environment = Json::object();
+  const bool nccl = peer.name.substr(0, 4) == "nccl";
+  const Json here = environment_json();
+  for (const auto& [name, value] : here.items()) {
+    if (nccl && name.substr(0, 5) == "NCCL_") environment[name] = value;
+  }
+  for (const auto& [name, value] : peer.forced) environment[name] = value;
+  return environment;
+}
+
+void add_peer_fields(Json& json, const PeerInfo& peer, const std::optional<Ratio>& ratio) {
+  json["ratio"] = ratio ? Json(rounded(ratio->median)) : Json(nullptr);
+  json["ratio_min"] = ratio ? Json(rounded(ratio->lowest)) : Json(nullptr);
+  json["ratio_max"] = ratio ? Json(rounded(ratio->highest)) : Json(nullptr);
+  json["peer_version"] = text_or_null(peer.about);
+  json["peer_env"] = peer_environment_json(peer);
+  json["nvls"] = peer.nvls ? Json(*peer.nvls) : Json(nullptr);
+}
+
 Json row_json(const Row& row, const Measured& measured, bool in_place, const PerfOptions& options, int ranks,
               DeviceKind device) {
   const double algorithm = algorithm_bandwidth_gbps(static_cast<double>(row.bytes), measured.us.p50);
@@ -68,16 +89,17 @@ Json row_json(const Row& row, const Measured& measured, bool in_place, const Per
                {"count", row.count},
                {"dtype", row.is_nop ? "none" : dtype_name(row.dtype)},
                {"op", row.is_nop ? "none" : reduce_op_name(row.op)},
-               {"algo", row.is_nop ? "nop" : algorithm_name(measured.path.algorithm)},
-               {"proto", row.is_nop ? "none" : protocol_name(measured.path.protocol)},
+               {"algo", row.is_nop ? "nop" : measured.path.algorithm},
+               {"proto", row.is_nop ? "none" : measured.path.protocol},
                {"issue", "host"},
-               {"peer", "ringbell"},
+               {"peer", row.peer},
                {"ranks", ranks},
                {"device", device == DeviceKind::kCuda ? "cuda" : "cpu"},
-               {"channels", row.is_nop ? Json(nullptr) : Json(measured.path.channels)},
+               {"channels", measured.path.channels != 0 ? Json(measured.path.channels) : Json(nullptr)},
                {"in_place", in_place},
                {"iters", options.iterations},
-               {"rounds", 1},
+               {"rounds", measured.round_p50_us.size()},
+               {"l2", kL2Names[static_cast<int>(options.l2)]},
                {"p10_us", rounded(measured.us.p10)},
                {"p50_us", rounded(measured.us.p50)},
                {"p99_us", rounded(measured.us.p99)},
@@ -88,7 +110,7 @@ Json row_json(const Row& row, const Measured& measured, bool in_place, const Per
                {"busbw_gbps", row.is_nop ? Json(nullptr) : Json(rounded(bus_bandwidth_gbps(algorithm, ranks)))},
                {"wrong", measured.wrong ? Json(*measured.wrong) : Json(nullptr)},
                {"hash", measured.hash ? Json(fmt::format("{:016x}", *measured.hash)) : Json(nullptr)}};
-  if (!row.is_nop) {
+  if (!row.is_nop && measured.path.chunk_bytes != 0) {  // a row of ringbell's, resident or launched
     json["chunk_bytes"] = measured.path.chunk_bytes;
     json["sent_bytes"] = measured.sent_bytes;
     json["expected_bytes"] = row.expected_bytes(ranks);
@@ -98,16 +120,22 @@ Json row_json(const Row& row, const Measured& measured, bool in_place, const Per
 
 }  // namespace
 
-std::string json_document(const std::vector<Row>& rows, const PerfOptions& options, const std::string& command,
-                          int ranks, DeviceKind device) {
+std::string json_document(const std::vector<Row>& rows, const std::vector<PeerInfo>& peers, const PerfOptions& options,
+                          const std::string& command, const Subject& subject) {
   const BuildInfo& build = build_info();
   Json list = Json::array();
   for (const Row& row : rows) {
-    if (row.out_of_place) list.push_back(row_json(row, *row.out_of_place, false, options, ranks, device));
-    if (row.in_place) list.push_back(row_json(row, *row.in_place, true, options, ranks, device));
+    const auto peer =
+        std::find_if(peers.begin(), peers.end(), [&](const PeerInfo& one) { return one.name == row.peer; });
+    const auto add = [&](const Measured& measured, bool in_place, const std::optional<Ratio>& ratio) {
+      list.push_back(row_json(row, measured, in_place, options, subject.ranks, subject.device));
+      if (peer != peers.end()) add_peer_fields(list.back(), *peer, ratio);
+    };
+    if (row.out_of_place) add(*row.out_of_place, false, row.ratio);
+    if (row.in_place) add(*row.in_place, true, row.ratio_in_place);
   }
   const Json document = {{"schema", 1},
-                         {"machine", machine_json(device)},
+                         {"machine", machine_json(subject.device)},
                          {"commit", build.commit},
                          {"dirty", build.dirty},
                          {"version", build.version},

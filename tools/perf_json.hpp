@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "tools/options.hpp"
-#include "tools/perf_measure.hpp"
+#include "tools/perf_rows.hpp"
 
 namespace ringbell::tools {
 
 /// @param command the command line as typed
-std::string json_document(const std::vector<Row>& rows, const PerfOptions& options, const std::string& command,
-                          int ranks, DeviceKind device);
+std::string json_document(const std::vector<Row>& rows, const std::vector<PeerInfo>& peers, const PerfOptions& options,
+                          const std::string& command, const Subject& subject);
 
 }  // namespace ringbell::tools
 

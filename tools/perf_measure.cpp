@@ -2,127 +2,142 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/perf_measure.hpp"
 
-#include <chrono>
-#include <cstdlib>
+#include <algorithm>
 #include <string>
 
 #include "tools/exit_codes.hpp"
 
 namespace ringbell::tools {
 
-ExitError call_error(const Communicator& comm, Status status) {
-  const bool broke = status != Status::kInvalidArgument && status != Status::kUnsupported && status != Status::kAgain &&
-                     status != Status::kStale;
-  // What breaks a communicator the library has logged as an error: on stderr, unless a file was asked for.
-  if (broke && std::getenv("RINGBELL_LOG_FILE") == nullptr) return {exit_code_of_call(status), ""};
-  return {exit_code_of_call(status), std::string(status_name(status)) + ": " + comm.last_error()};
-}
-
 // The clock runs from submit to complete on each rank. The barrier before it is not in it.
-std::uint64_t Measurement::timed(const std::function<Ticket()>& submit) {
+template <class Body>
+std::uint64_t Measurement::timed(Body body) {
   using Clock = std::chrono::steady_clock;
+  if (beat_) beat_();
   meeting_.barrier();
   const Clock::time_point begin = Clock::now();
-  const Ticket ticket = submit();
-  const Status status = ticket.status == Status::kOk ? comm_.wait(ticket) : ticket.status;
+  const Status status = body();
   const Clock::time_point end = Clock::now();
-  if (status != Status::kOk) {
-    throw call_error(comm_, status);
-  }
+  if (status != Status::kOk) throw peer_.failure(status);
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count());
+}
+
+std::uint64_t Measurement::timed_call(Series& series, const PeerCall& call) {
+  ++series.calls_made;
+  return timed([&] { return peer_.call(call); });
 }
 
 // Filling and checking take longer than a worker waits for work; without this every checked call would pay a launch.
 void Measurement::wake_worker() {
-  static_cast<void>(timed([this] { return comm_.nop(); }));
+  static_cast<void>(timed([this] { return peer_.nop(); }));
 }
 
-Summary Measurement::summary_of_slowest(std::vector<std::uint64_t>& nanoseconds) {
+void Measurement::set_times(Measured& result, std::vector<std::uint64_t>& nanoseconds) {
   meeting_.maximum(nanoseconds);
-  std::vector<double> microseconds;
-  for (const std::uint64_t value : nanoseconds) microseconds.push_back(static_cast<double>(value) / 1e3);
-  return summarize(std::move(microseconds));
+  for (const std::uint64_t value : nanoseconds) result.samples_us.push_back(static_cast<double>(value) / 1e3);
+  result.us = summarize(result.samples_us);
+  result.round_p50_us = {result.us.p50};
 }
 
-std::uint64_t Measurement::sent_bytes() const {
-  std::uint64_t total = 0;
-  for (const std::uint64_t bytes : comm_.stats().sent_bytes) total += bytes;
-  return total;
+PeerCall Measurement::call_on(const Series& series, int set) {
+  buffers_.select(static_cast<std::uint64_t>(set) * series.sets.stride);
+  const void* const in = series.in_place ? buffers_.out() : buffers_.in();
+  return {in, buffers_.out(), series.row.count, series.row.dtype, series.row.op};
 }
 
-void Measurement::prepare(const Row& row, const ValueRule& rule, bool in_place) {
-  if (in_place) {
-    buffers_.fill(buffers_.out(), rule, meeting_.rank(), row.count);
+void Measurement::prepare(const Series& series, const ValueRule& rule, const PeerCall& call) {
+  if (series.in_place) {
+    buffers_.fill(call.out, rule, meeting_.rank(), call.count);
     return;
   }
-  buffers_.fill(buffers_.in(), rule, meeting_.rank(), row.count);
-  buffers_.poison(buffers_.out(), poison_byte(rule), row.bytes);
+  buffers_.fill(buffers_.in(), rule, meeting_.rank(), call.count);
+  buffers_.poison(call.out, poison_byte(rule), series.row.bytes);
 }
 
 Row Measurement::nop() {
   Row row;
   row.is_nop = true;
-  const auto submit = [this] { return comm_.nop(); };
+  const auto submit = [this] { return peer_.nop(); };
   for (int i = 0; i < options_.warmup; ++i) static_cast<void>(timed(submit));
   std::vector<std::uint64_t> times;
   for (int i = 0; i < options_.iterations; ++i) times.push_back(timed(submit));
-  row.out_of_place.emplace().us = summary_of_slowest(times);
+  set_times(row.out_of_place.emplace(), times);
   return row;
 }
 
 // One more call, with values that depend on the seed alone: hashes can be compared between runs and executors.
-std::uint64_t Measurement::hash(const Row& row, const void* in, void* out) {
-  const ValueRule rule = value_rule(row.dtype, row.op, meeting_.world(), options_.seed, 0);
-  prepare(row, rule, in == out);
-  static_cast<void>(timed([&] { return comm_.all_reduce(in, out, row.count, row.dtype, row.op); }));
+std::uint64_t Measurement::hash(Series& series) {
+  const Row& row = series.row;
+  const PeerCall call = call_on(series, 0);
+  prepare(series, value_rule(row.dtype, row.op, meeting_.world(), options_.seed, 0), call);
+  peer_.prepare(call);
+  static_cast<void>(timed_call(series, call));
   std::vector<unsigned char> output(row.bytes);
-  buffers_.copy_to_host(output.data(), out, row.bytes);
-  return hash_output(output.data(), row.bytes);
+  buffers_.copy_to_host(output.data(), call.out, row.bytes);
+  const std::uint64_t hash = hash_output(output.data(), row.bytes);
+  if (meeting_.all_equal(hash)) return hash;
+  throw ExitError(kExitWrong, "the ranks' outputs differ: " + std::to_string(row.bytes) + " bytes of " +
+                                  dtype_name(row.dtype) + " " + reduce_op_name(row.op));
+}
+
+// Calls `first` and the following, each on a set of its own. Those without --l2 are batches of one.
+void Measurement::measure_batch(Series& series, int first, int count) {
+  const Row& row = series.row;
+  const bool check = options_.check && peer_.exact(row.dtype, row.op, meeting_.world());
+  const std::uint64_t before = calls_;
+  const auto rule_of = [&](int i) {
+    return value_rule(row.dtype, row.op, meeting_.world(), options_.seed, before + 1 + static_cast<std::uint64_t>(i));
+  };
+  for (int i = 0; i < count && (options_.check || first == 0); ++i) {
+    const PeerCall call = call_on(series, i);
+    prepare(series, rule_of(i), call);
+    if (first == 0) peer_.prepare(call);
+  }
+  if (options_.l2 != L2State::kWarm) buffers_.flush();
+  if (options_.l2 == L2State::kCold) {  // the library's own state comes back, by calls that nobody looks at
+    const PeerCall spare = call_on(series, series.sets.calls);
+    if (first == 0) {
+      prepare(series, rule_of(count), spare);
+      peer_.prepare(spare);
+    }
+    for (int i = 0; i < std::max(1, options_.warmup); ++i) static_cast<void>(timed_call(series, spare));
+  } else if (options_.check || options_.l2 != L2State::kWarm) {
+    wake_worker();
+  }
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t time = timed_call(series, call_on(series, i));
+    if (first + i >= options_.warmup) series.times_ns.push_back(time);
+  }
+  for (int i = 0; i < count && check; ++i) {
+    series.wrong += buffers_.count_wrong(call_on(series, i).out, rule_of(i), row.count);
+  }
+  calls_ += static_cast<std::uint64_t>(count) + 1;
 }
 
 Measured Measurement::measure(const Row& row, bool in_place) {
-  const void* const in = in_place ? buffers_.out() : buffers_.in();
-  void* const out = buffers_.out();
   Measured result;
-  if (options_.hash) {
-    result.hash = hash(row, in, out);
-    if (!meeting_.all_equal(*result.hash)) {
-      throw ExitError(kExitWrong, "the ranks' outputs differ: " + std::to_string(row.bytes) + " bytes of " +
-                                      dtype_name(row.dtype) + " " + reduce_op_name(row.op));
-    }
-  } else {
-    prepare(row, value_rule(row.dtype, row.op, meeting_.world(), options_.seed, ++calls_), in_place);
-  }
-  const auto submit = [&] { return comm_.all_reduce(in, out, row.count, row.dtype, row.op); };
   const int calls = options_.warmup + options_.iterations;
-  const std::uint64_t sent_before = sent_bytes();
-  std::uint64_t wrong = 0;
-  std::vector<std::uint64_t> times;
-  for (int i = 0; i < calls; ++i) {
-    const ValueRule rule = value_rule(row.dtype, row.op, meeting_.world(), options_.seed, ++calls_);
-    if (options_.check) {
-      prepare(row, rule, in_place);
-      wake_worker();
-    }
-    const std::uint64_t time = timed(submit);
-    if (i >= options_.warmup) times.push_back(time);
-    if (options_.check) wrong += buffers_.count_wrong(out, rule, row.count);
+  Series series{row, in_place, set_plan(options_.l2, row.bytes, calls), 0, 0, {}};
+  const std::uint64_t sent_before = peer_.sent_bytes().value_or(0);
+  if (options_.hash) result.hash = hash(series);
+  for (int first = 0; first < calls; first += series.sets.calls) {
+    measure_batch(series, first, std::min(series.sets.calls, calls - first));
   }
-  result.path = comm_.stats().last_path;
-  const std::uint64_t sent = meeting_.sum(sent_bytes() - sent_before);
-  result.sent_bytes = sent / static_cast<std::uint64_t>(calls);
-  result.sent_as_expected = sent == row.expected_bytes(meeting_.world()) * static_cast<std::uint64_t>(calls);
-  result.us = summary_of_slowest(times);
-  if (options_.check) result.wrong = meeting_.sum(wrong);
+  result.path = peer_.path();
+  if (const auto sent_now = peer_.sent_bytes()) {
+    const std::uint64_t sent = meeting_.sum(*sent_now - sent_before);
+    result.sent_bytes = sent / series.calls_made;
+    result.sent_as_expected = sent == row.expected_bytes(meeting_.world()) * series.calls_made;
+  }
+  set_times(result, series.times_ns);
+  if (options_.check && peer_.exact(row.dtype, row.op, meeting_.world())) result.wrong = meeting_.sum(series.wrong);
   return result;
 }
 
-Row Measurement::all_reduce(DType dtype, ReduceOp op, std::uint64_t count) {
-  Row row;
-  row.count = count;
-  row.bytes = count * dtype_bytes(dtype);
-  row.dtype = dtype;
-  row.op = op;
+Row Measurement::all_reduce(const RowPlan& plan) {
+  Row row = row_of(plan);
+  row.refusal = peer_.refusal(plan.dtype, plan.op, plan.count);
+  if (!row.refusal.empty()) return row;
   row.out_of_place = measure(row, false);
   row.in_place = measure(row, true);
   return row;

@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "tools/options.hpp"
-#include "tools/perf_measure.hpp"
+#include "tools/perf_rows.hpp"
 
 namespace ringbell::tools {
 
 /// "time = one call alone, ...": also in the JSON.
 std::string method_text(const PerfOptions& options);
-std::string table_header(const PerfOptions& options, const Communicator& comm);
+/// @param peers those that are lost already are left out
+std::string table_header(const PerfOptions& options, const Subject& subject, const std::vector<PeerInfo>& peers);
 std::string table_row(const Row& row, const PerfOptions& options, int ranks);
 std::string table_footer(const std::vector<Row>& rows, const PerfOptions& options, int ranks);
 

@@ -6,22 +6,18 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <string_view>
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tools/exit_codes.hpp"
-#include "tools/output.hpp"
-
-extern char** environ;  // NOLINT
+#include "tools/process_start.hpp"
+#include "tools/tagged_output.hpp"
 
 namespace ringbell::tools {
 namespace {
@@ -33,7 +29,7 @@ constexpr std::chrono::seconds kGrace{5};
   throw ExitError(kExitEnvironment, what + ": " + std::strerror(error));
 }
 
-/// Holds back the signals that are read from a descriptor, for the group's life.
+/// Holds back the signals that are read from a descriptor, for the job's life.
 class SignalSource {
  public:
   SignalSource() {
@@ -68,244 +64,193 @@ class SignalSource {
   int fd_ = -1;
 };
 
-struct TaggedStream {
-  int fd;
-  int target;
-  std::string prefix;
-  std::string partial;
-};
-
-struct Child {
-  pid_t pid = 0;  ///< also its process group; 0: gone
-};
-
+/// The processes of one plan.
 class Group {
  public:
-  explicit Group(const GroupPlan& plan) : plan_(plan), children_(static_cast<std::size_t>(plan.ranks)) {}
-  ~Group() {
-    for (const TaggedStream& stream : streams_) close(stream.fd);
-  }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
+  explicit Group(const GroupPlan& plan) : plan_(plan), pids_(static_cast<std::size_t>(plan.ranks)) {}
 
-  GroupResult run() {
+  /// @throws ExitError: one could not be started; those before it live
+  void start(const sigset_t& mask, TaggedOutput& output) {
     for (int rank = 0; rank < plan_.ranks; ++rank) {
-      try {
-        start(rank);
-      } catch (...) {
-        stop_all();
-        while (alive()) turn();
-        throw;
-      }
+      const StartedRank started = start_rank(plan_, rank, mask);
+      pids_[static_cast<std::size_t>(rank)] = started.pid;
+      if (!plan_.tag) continue;
+      output.add(started.out, STDOUT_FILENO, rank);
+      output.add(started.err, STDERR_FILENO, rank);
     }
-    while (alive()) turn();
-    for (TaggedStream& stream : streams_) {
-      copy_lines(stream);
-      if (!stream.partial.empty()) emit(stream, stream.partial + "\n");
-    }
-    return result_;
   }
 
- private:
   [[nodiscard]] bool alive() const {
-    return std::any_of(children_.begin(), children_.end(), [](const Child& child) { return child.pid != 0; });
-  }
-
-  std::vector<std::string> environment(int rank) const {
-    const std::string number = std::to_string(rank);
-    const std::string world = std::to_string(plan_.ranks);
-    std::map<std::string, std::string> own = plan_.environment;
-    own["RINGBELL_RANK"] = own["RINGBELL_LOCAL_RANK"] = own["RANK"] = own["LOCAL_RANK"] = number;
-    own["RINGBELL_WORLD"] = own["WORLD_SIZE"] = own["LOCAL_WORLD_SIZE"] = world;
-    own["RINGBELL_SESSION"] = plan_.session;
-    std::vector<std::string> all;
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-      const std::string_view text = *entry;
-      const std::string name(text.substr(0, text.find('=')));
-      const bool unset = std::find(plan_.unset.begin(), plan_.unset.end(), name) != plan_.unset.end();
-      if (!unset && own.find(name) == own.end()) all.emplace_back(text);
-    }
-    for (const auto& [name, value] : own) all.push_back(name + "=" + value);
-    return all;
-  }
-
-  static std::vector<char*> pointers(std::vector<std::string>& texts) {
-    std::vector<char*> all;
-    for (std::string& text : texts) all.push_back(text.data());
-    all.push_back(nullptr);
-    return all;
-  }
-
-  void start(int rank) {
-    std::vector<std::string> arguments = plan_.command;
-    std::vector<std::string> variables = environment(rank);
-    const std::vector<char*> argv = pointers(arguments);
-    const std::vector<char*> envp = pointers(variables);
-    int out[2] = {-1, -1};
-    int err[2] = {-1, -1};
-    int failure[2];
-    if (pipe2(failure, O_CLOEXEC) != 0) throw_system("pipe");
-    if (plan_.tag && (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)) throw_system("pipe");
-    const pid_t parent = getpid();
-    const pid_t pid = fork();
-    if (pid < 0) throw_system("fork of rank " + std::to_string(rank));
-    if (pid == 0) become_rank(rank, parent, argv, envp, out[1], err[1], failure[1]);
-    setpgid(pid, pid);  // also done by the child: whoever is first
-    children_[static_cast<std::size_t>(rank)].pid = pid;
-    close(failure[1]);
-    if (plan_.tag) {
-      close(out[1]);
-      close(err[1]);
-      add_stream(out[0], STDOUT_FILENO, rank);
-      add_stream(err[0], STDERR_FILENO, rank);
-    }
-    int error = 0;
-    const bool failed = read(failure[0], &error, sizeof(error)) == sizeof(error);  // end of file: exec closed it
-    close(failure[0]);
-    if (failed) throw_system("cannot start '" + plan_.command.front() + "'", error);
-  }
-
-  // In the child. The process had one thread, so anything may be called here.
-  [[noreturn]] void become_rank(int rank, pid_t parent, const std::vector<char*>& argv, const std::vector<char*>& envp,
-                                int out, int err, int failure) const {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(kExitEnvironment);  // it died before the line above
-    // An own process group: a signal reaches what the command starts, and a terminal's Ctrl-C comes once, through us.
-    setpgid(0, 0);
-    if (rank != 0 || isatty(STDIN_FILENO) == 1) {  // a background group that reads a terminal would be stopped
-      const int null = open("/dev/null", O_RDONLY);
-      if (null >= 0) dup2(null, STDIN_FILENO);
-    }
-    if (out >= 0) dup2(out, STDOUT_FILENO);
-    if (err >= 0) dup2(err, STDERR_FILENO);
-    if (plan_.inherited_fd >= 0) fcntl(plan_.inherited_fd, F_SETFD, 0);
-    sigprocmask(SIG_SETMASK, &signals_.before(), nullptr);
-    execvpe(argv[0], argv.data(), envp.data());
-    const int error = errno;
-    static_cast<void>(!write(failure, &error, sizeof(error)));
-    _exit(kExitEnvironment);
-  }
-
-  void add_stream(int fd, int target, int rank) {
-    fcntl(fd, F_SETFL, O_NONBLOCK);
-    std::string prefix = std::to_string(rank);  // not "[" + ..: gcc 12 takes that for an overlapping copy
-    prefix.insert(0, 1, '[').append("] ");
-    streams_.push_back({fd, target, std::move(prefix), ""});
-  }
-
-  // One wait for whatever comes first: a signal, a rank's end, output, the end of the grace.
-  void turn() {
-    std::vector<pollfd> polled{{signals_.fd(), POLLIN, 0}};
-    for (const TaggedStream& stream : streams_) polled.push_back({stream.fd, POLLIN, 0});
-    int timeout = -1;
-    if (kill_at_ != Clock::time_point{}) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(kill_at_ - Clock::now()).count();
-      timeout = static_cast<int>(std::max<decltype(left)>(left, 0));
-    }
-    if (poll(polled.data(), polled.size(), timeout) < 0 && errno != EINTR) throw_system("poll");
-    for (std::size_t i = streams_.size(); i > 0; --i) {
-      if (polled[i].revents == 0) continue;
-      TaggedStream& stream = streams_[i - 1];
-      if (copy_lines(stream)) continue;
-      if (!stream.partial.empty()) emit(stream, stream.partial + "\n");
-      close(stream.fd);
-      streams_.erase(streams_.begin() + static_cast<std::ptrdiff_t>(i - 1));
-    }
-    while (const int number = signals_.next()) {
-      if (number != SIGCHLD) pass_on(number);
-    }
-    reap();
-    if (kill_at_ != Clock::time_point{} && Clock::now() >= kill_at_) {
-      send(SIGKILL);
-      kill_at_ = {};
-    }
+    return std::any_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid != 0; });
   }
 
   // Once and as it came. After SIGTERM and SIGHUP the grace runs; SIGINT alone leaves the ranks time to finish what
   // they do, a second signal of any kind does not.
   void pass_on(int number) {
-    const bool again = result_.received != 0;
-    if (!again) result_.received = number;
+    const bool again = result.received != 0;
+    if (!again) result.received = number;
     send(number);
     if (again || number != SIGINT) start_grace();
   }
 
-  void stop_all() {
+  void stop() {
     if (stopping_) return;
     stopping_ = true;
-    if (result_.received != SIGTERM) send(SIGTERM);
+    if (result.received != SIGTERM) send(SIGTERM);
     start_grace();
   }
 
+  /// Time to end by itself, then SIGKILL.
   void start_grace() {
     if (!grace_runs_) kill_at_ = Clock::now() + kGrace;
     grace_runs_ = true;
   }
 
-  void send(int number) const {
-    for (const Child& child : children_) {
-      if (child.pid != 0) kill(-child.pid, number);
+  /// @return milliseconds until keep_grace() has something to do, -1 for never
+  [[nodiscard]] int grace_left_ms() const {
+    if (kill_at_ == Clock::time_point{} || !alive()) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(kill_at_ - Clock::now()).count();
+    return static_cast<int>(std::max<decltype(left)>(left, 0));
+  }
+  void keep_grace() {
+    if (kill_at_ == Clock::time_point{} || Clock::now() < kill_at_) return;
+    send(SIGKILL);
+    kill_at_ = {};
+  }
+
+  /// @return false when the process was none of these
+  bool ended(pid_t pid, int status) {
+    const auto found = std::find(pids_.begin(), pids_.end(), pid);
+    if (found == pids_.end()) return false;
+    *found = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
+    if (result.failed_rank < 0) {
+      result.failed_rank = static_cast<int>(found - pids_.begin());
+      if (WIFSIGNALED(status)) {
+        result.signal = WTERMSIG(status);
+      } else {
+        result.exit_code = WEXITSTATUS(status);
+      }
     }
+    stop();
+    return true;
+  }
+
+  GroupResult result;
+  bool told = false;  ///< of a side: its end
+
+ private:
+  void send(int number) const {
+    for (const pid_t pid : pids_) {
+      if (pid != 0) kill(-pid, number);
+    }
+  }
+
+  const GroupPlan& plan_;
+  std::vector<pid_t> pids_;  ///< each also a process group; 0: gone
+  bool stopping_ = false;
+  bool grace_runs_ = false;
+  Clock::time_point kill_at_{};
+};
+
+/// The main group, first, and the sides.
+class Job {
+ public:
+  Job(const GroupPlan& plan, const SideGroups* sides) : sides_(sides) {
+    groups_.emplace_back(plan);
+    if (sides == nullptr) return;
+    for (const GroupPlan& side : sides->plans) groups_.emplace_back(side);
+  }
+
+  GroupResult run() {
+    try {
+      groups_.front().start(signals_.before(), output_);
+    } catch (...) {
+      groups_.front().stop();
+      while (alive()) turn();
+      throw;
+    }
+    for (std::size_t side = 1; side < groups_.size(); ++side) {
+      try {
+        groups_[side].start(signals_.before(), output_);
+      } catch (const ExitError& error) {
+        groups_[side].result.error = error.what();
+        groups_[side].stop();
+      }
+    }
+    tell_ends();
+    while (alive()) turn();
+    output_.finish();
+    return groups_.front().result;
+  }
+
+ private:
+  [[nodiscard]] bool alive() const {
+    return std::any_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.alive(); });
+  }
+
+  [[nodiscard]] int wait_ms() const {
+    constexpr int kLookMs = 200;  // for sides that are not wanted any more
+    int shortest = groups_.size() > 1 ? kLookMs : -1;
+    for (const Group& group : groups_) {
+      const int left = group.grace_left_ms();
+      if (left >= 0 && (shortest < 0 || left < shortest)) shortest = left;
+    }
+    return shortest;
+  }
+
+  // One wait for whatever comes first: a signal, a rank's end, output, the end of a grace.
+  void turn() {
+    std::vector<pollfd> polled{{signals_.fd(), POLLIN, 0}};
+    output_.add_polled(polled);
+    if (poll(polled.data(), polled.size(), wait_ms()) < 0 && errno != EINTR) throw_system("poll");
+    output_.copy(polled.data() + 1);
+    while (const int number = signals_.next()) {
+      if (number == SIGCHLD) continue;
+      for (Group& group : groups_) group.pass_on(number);
+    }
+    reap();
+    for (std::size_t side = 1; side < groups_.size(); ++side) {
+      if (groups_[side].alive() && sides_->unwanted(side - 1)) groups_[side].stop();
+    }
+    for (Group& group : groups_) group.keep_grace();
+    tell_ends();
   }
 
   void reap() {
     int status = 0;
     while (const pid_t pid = waitpid(-1, &status, WNOHANG)) {
       if (pid < 0) break;
-      const auto found = std::find_if(children_.begin(), children_.end(), [&](const Child& c) { return c.pid == pid; });
-      if (found == children_.end()) continue;
-      found->pid = 0;
-      if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
-      if (result_.failed_rank < 0) {
-        result_.failed_rank = static_cast<int>(found - children_.begin());
-        if (WIFSIGNALED(status)) {
-          result_.signal = WTERMSIG(status);
-        } else {
-          result_.exit_code = WEXITSTATUS(status);
-        }
+      for (Group& group : groups_) {
+        if (group.ended(pid, status)) break;
       }
-      stop_all();
     }
   }
 
-  /// @return false at the end of the stream
-  static bool copy_lines(TaggedStream& stream) {
-    char buffer[8192];
-    for (;;) {
-      const ssize_t count = read(stream.fd, buffer, sizeof(buffer));
-      if (count == 0) return false;
-      if (count < 0) return errno == EAGAIN || errno == EINTR;
-      stream.partial.append(buffer, static_cast<std::size_t>(count));
-      const std::size_t end = stream.partial.rfind('\n');
-      if (end == std::string::npos) continue;
-      std::string lines;
-      for (std::size_t begin = 0; begin <= end;) {
-        const std::size_t line_end = stream.partial.find('\n', begin);
-        lines += stream.prefix + stream.partial.substr(begin, line_end + 1 - begin);
-        begin = line_end + 1;
+  void tell_ends() {
+    const bool main_alive = groups_.front().alive();
+    for (std::size_t side = 1; side < groups_.size(); ++side) {
+      Group& group = groups_[side];
+      if (groups_.front().result.failed_rank >= 0) {
+        group.stop();
+      } else if (!main_alive) {
+        group.start_grace();  // it knows that there are no more turns
       }
-      stream.partial.erase(0, end + 1);
-      write_all(stream.target, lines);
+      if (group.alive() || group.told) continue;
+      group.told = true;
+      sides_->ended(side - 1, group.result);
     }
   }
 
-  static void emit(const TaggedStream& stream, const std::string& line) {
-    write_all(stream.target, stream.prefix + line);
-  }
-
-  const GroupPlan& plan_;
+  const SideGroups* sides_;
   SignalSource signals_;
-  std::vector<Child> children_;
-  std::vector<TaggedStream> streams_;
-  GroupResult result_;
-  bool stopping_ = false;
-  bool grace_runs_ = false;
-  Clock::time_point kill_at_{};
+  std::vector<Group> groups_;
+  TaggedOutput output_;
 };
 
 }  // namespace
 
-GroupResult run_group(const GroupPlan& plan) { return Group(plan).run(); }
+GroupResult run_group(const GroupPlan& plan, const SideGroups* sides) { return Job(plan, sides).run(); }
 
 int free_port() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

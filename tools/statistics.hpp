@@ -50,6 +50,24 @@ inline Summary summarize(std::vector<double> samples) {
   return summary;
 }
 
+/// How many times ours is theirs: the median over rounds and the spread between them.
+struct Ratio {
+  double median = 0;
+  double lowest = 0;
+  double highest = 0;
+};
+
+/// Round by round, as far as both have rounds; 0 for none. A round without time counts as none.
+inline Ratio ratio_over_rounds(const std::vector<double>& ours, const std::vector<double>& theirs) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < ours.size() && i < theirs.size(); ++i) {
+    if (theirs[i] > 0) ratios.push_back(ours[i] / theirs[i]);
+  }
+  if (ratios.empty()) return {};
+  std::sort(ratios.begin(), ratios.end());
+  return {quantile(ratios, 0.5), ratios.front(), ratios.back()};
+}
+
 /// 10^9 bytes a second, as nccl-tests counts: the message once per call.
 inline double algorithm_bandwidth_gbps(double bytes, double microseconds) {
   return microseconds > 0 ? bytes / microseconds / 1e3 : 0;

@@ -258,8 +258,12 @@ TEST(CommandLine, BadValuesAreNamedWithTheRemedy) {
       {"perf -J ''", 64, "-J '': the name of a file"},
       {"perf --timeout=-1", 64, "--timeout '-1'"},
       {"perf --timeout abc", 64, "--timeout 'abc'"},
-      {"perf --against nccl", 64, "--against is not in this version"},
-      {"perf --l2 cold", 64, "--l2 is not in this version"},
+      {"perf --channels 2", 64, "--channels is not in this version"},
+      {"perf --against nccl,mpl", 64, "--against 'mpl': one of nccl, nccl-sym, nccl-ring-ll"},
+      {"perf --against mpi,launch,mpi", 64, "mpi is there twice"},
+      {"perf --against ''", 64, "--against ''"},
+      {"perf --against mpi --rounds 0", 64, "--rounds '0': a whole number from 1"},
+      {"perf --l2 hot", 64, "--l2 'hot': one of warm, cold, flush"},
       {"perf --bogus", 64, "--bogus"},
       {"perf --device cpu --gpus 0", 64, "--gpus 0 and --device cpu"},
       {"run -- true", 64, "-n is missing"},
@@ -286,6 +290,7 @@ TEST(CommandLine, TheEnvironmentIsCheckedToo) {
       {"RINGBELL_PROTO=LL129 $RINGBELL perf --device cpu --sizes 8", 3, "RINGBELL_PROTO='LL129'"},
       {"RINGBELL_PROTO= $RINGBELL perf --device cpu --sizes 8", 3, "RINGBELL_PROTO is set but empty"},
       {"RINGBELL_RANK=0 RINGBELL_WORLD=2 $RINGBELL perf --ranks 3", 64, "--ranks 3, but a launcher started 2"},
+      {"RINGBELL_RANK=0 RINGBELL_WORLD=2 $RINGBELL perf --against launch", 64, "--against under a launcher"},
       {"CUDA_VISIBLE_DEVICES= $RINGBELL perf --device cuda --sizes 8", 3, "--device cuda"},
   };
   for (const BadLine& bad : lines) {

@@ -13,7 +13,7 @@
 
 #include "runtime/ringbell.hpp"
 #include "tests/support/reference.hpp"
-#include "tools/perf_buffers_cpu.cpp"  // the program's sources are in no library
+#include "tools/perf_buffers.hpp"
 
 namespace ringbell::tools {
 namespace {

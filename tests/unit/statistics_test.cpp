@@ -49,6 +49,21 @@ TEST(Statistics, QuantilesAreInOrder) {
   EXPECT_LE(summary.p999, summary.max);
 }
 
+TEST(Statistics, ARatioIsTheMedianOverRoundsWithItsSpread) {
+  const Ratio ratio = ratio_over_rounds({10, 20, 90, 40, 50}, {10, 10, 10, 10, 10});
+  EXPECT_DOUBLE_EQ(ratio.median, 4);
+  EXPECT_DOUBLE_EQ(ratio.lowest, 1);
+  EXPECT_DOUBLE_EQ(ratio.highest, 9);
+}
+
+TEST(Statistics, ARatioPairsTheRoundsThatBothHave) {
+  const Ratio ratio = ratio_over_rounds({4, 6, 100}, {2, 2});
+  EXPECT_DOUBLE_EQ(ratio.median, 2.5);
+  EXPECT_DOUBLE_EQ(ratio.highest, 3);
+  EXPECT_EQ(ratio_over_rounds({}, {1}).median, 0);
+  EXPECT_EQ(ratio_over_rounds({1, 2}, {0, 4}).median, 0.5) << "a round without time is no round";
+}
+
 TEST(Statistics, BandwidthsAsInNcclTests) {
   EXPECT_DOUBLE_EQ(algorithm_bandwidth_gbps(1e9, 1e6), 1);
   EXPECT_DOUBLE_EQ(bus_bandwidth_gbps(10, 4), 15);

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What perf measures: one rank's side of a library that AllReduces, ringbell's own or one that it is compared with. How
+// a call is timed and checked is perf_measure.hpp, the same for all.
+#ifndef RINGBELL_TOOLS_PEER_HPP_
+#define RINGBELL_TOOLS_PEER_HPP_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/ringbell.hpp"
+#include "tools/exit_codes.hpp"
+
+namespace ringbell::tools {
+
+struct PeerCall {
+  const void* in;
+  void* out;
+  std::uint64_t count;  ///< elements
+  DType dtype;
+  ReduceOp op;
+};
+
+/// How the last call went, as far as the library tells.
+struct PeerPath {
+  std::string algorithm = "-";
+  std::string protocol = "-";
+  int channels = 0;               ///< 0: unknown
+  std::uint32_t chunk_bytes = 0;  ///< 0: unknown
+};
+
+/// All ranks of a group make the same calls in the same order. One thread.
+class Peer {
+ public:
+  virtual ~Peer() = default;
+
+  /// Why the library has no such call, in words that follow its name; empty when it has.
+  [[nodiscard]] virtual std::string refusal(DType /*dtype*/, ReduceOp /*op*/, std::uint64_t /*count*/) const {
+    return "";
+  }
+  /// Can the result be compared bit for bit? Not if the library's rule for it rounds in other places than ours.
+  [[nodiscard]] virtual bool exact(DType /*dtype*/, ReduceOp /*op*/, int /*ranks*/) const { return true; }
+  /// Before calls with new arguments, not timed: what an application would do once, like capturing a graph.
+  virtual void prepare(const PeerCall& /*call*/) {}
+  /// The timed section: submits the call and returns when `out` is complete.
+  virtual Status call(const PeerCall& call) noexcept = 0;
+  /// An empty call, if the library has such a thing: brings back a worker that had left.
+  virtual Status nop() noexcept { return Status::kOk; }
+  /// What a failed call means. Its text is empty when standard error has it already.
+  [[nodiscard]] virtual ExitError failure(Status status) const = 0;
+
+  [[nodiscard]] virtual PeerPath path() const { return {}; }
+  /// Payload that this rank has published so far; nullopt: the library does not tell.
+  [[nodiscard]] virtual std::optional<std::uint64_t> sent_bytes() const { return std::nullopt; }
+};
+
+}  // namespace ringbell::tools
+
+#endif  // RINGBELL_TOOLS_PEER_HPP_

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// ringbell itself as perf measures it.
+#ifndef RINGBELL_TOOLS_PEER_RINGBELL_HPP_
+#define RINGBELL_TOOLS_PEER_RINGBELL_HPP_
+
+#include "tools/peer.hpp"
+
+namespace ringbell::tools {
+
+/// The end of perf for a call that failed. Its text is empty when stderr has it already.
+ExitError call_error(const Communicator& comm, Status status);
+
+class RingbellPeer final : public Peer {
+ public:
+  explicit RingbellPeer(Communicator& comm) : comm_(comm) {}
+  Status call(const PeerCall& call) noexcept override;
+  Status nop() noexcept override;
+  [[nodiscard]] ExitError failure(Status status) const override { return call_error(comm_, status); }
+  [[nodiscard]] PeerPath path() const override;
+  [[nodiscard]] std::optional<std::uint64_t> sent_bytes() const override;
+
+ private:
+  Communicator& comm_;
+};
+
+}  // namespace ringbell::tools
+
+#endif  // RINGBELL_TOOLS_PEER_RINGBELL_HPP_
