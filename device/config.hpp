@@ -35,6 +35,12 @@ inline constexpr std::size_t kCacheLineBytes =
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::size_t kQuadBytes = 16;
 
+// How a call is issued. Each way has its own region of the windows, its own epochs and its own records, and is in order
+// by itself.
+inline constexpr unsigned kHostWay = 0;    // through the queue in host memory, to a worker that is there
+inline constexpr unsigned kStreamWay = 1;  // launched on a stream
+inline constexpr unsigned kWays = 2;
+
 /// Bits that are set.
 RINGBELL_HD inline unsigned count_bits(std::uint32_t word) {
 #if defined(__CUDA_ARCH__)

@@ -37,6 +37,9 @@ enum class [[nodiscard]] Status : std::uint8_t{
 };
 inline constexpr int kStatusCount = 11;
 
+/// A cudaStream_t (null: the legacy default stream) with CUDA, a HostStream* on the CPU executor.
+using Stream = void*;
+
 /// Element types. Values are part of the wire format and of the C API.
 enum class DType : std::uint8_t {
   kFloat32 = 0,

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The CPU executor: one thread per rank runs the worker, sleeps while it is parked, and is woken by a launch. Windows
-// lie in the segment. The only place where the worker is instantiated for a CPU.
+// lie in the segment. Calls on streams are cpu_launched.cpp's.
 #include <cfenv>
 #include <condition_variable>
 #include <mutex>
@@ -12,6 +12,7 @@
 #include "device/mem/fault_cpu.hpp"
 #include "device/mem/ops_cpu.hpp"
 #include "device/worker/loop.hpp"
+#include "host/cpu_launched.hpp"
 #include "host/error.hpp"
 #include "host/executor.hpp"
 #include "host/fault_spec.hpp"
@@ -66,6 +67,7 @@ class CpuExecutor final : public Executor {
         reinterpret_cast<device::Completion*>(control + device::completions_offset(context.queue_depth));
     context.persistent = &persistent_;
     context_ = context;
+    launched_ = std::make_unique<CpuLaunched>(context_, initial, fault_);
     thread_ = std::thread([this] { serve(); });
   }
 
@@ -79,7 +81,11 @@ class CpuExecutor final : public Executor {
   }
 
   Status health() noexcept override { return Status::kOk; }
-  std::string error_text() const override { return {}; }
+  std::string error_text() const override {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+  std::string residency_refusal() const override { return config_.resident ? "" : "RINGBELL_RESIDENT=0"; }
   bool at_rest() noexcept override {
     const std::lock_guard lock(mutex_);
     return wanted_ == 0 && !running_;
@@ -87,6 +93,30 @@ class CpuExecutor final : public Executor {
   Status check_range(const void*, std::uint64_t, PointerInfo*) noexcept override { return Status::kOk; }
   void forget(const void*) noexcept override {}
   bool ll128_link() const noexcept override { return true; }
+  Status check_stream(Stream stream, StreamUse use) noexcept override {
+    try {
+      std::string text;
+      const Status status = launched_->check(stream, use == StreamUse::kLaunch, &text);
+      if (status != Status::kOk) note(std::move(text));
+      return status;
+    } catch (...) {
+      return Status::kSystem;
+    }
+  }
+  Status launch_call(Stream stream, const device::LaunchedCall& call) noexcept override {
+    return attempt([&] { launched_->launch(stream, call); });
+  }
+  Status write_after(Stream stream, std::uint64_t* word, std::uint64_t value) noexcept override {
+    return attempt([&] { CpuLaunched::write(stream, word, value); });
+  }
+  Status await_stream(Stream stream, Deadline deadline) noexcept override {
+    Status status = Status::kOk;
+    const Status tried = attempt([&] { status = CpuLaunched::await(stream, deadline); });
+    return tried == Status::kOk ? status : tried;
+  }
+  bool close_launched(Deadline deadline) noexcept override {
+    return launched_ == nullptr || launched_->close(deadline);
+  }
   void close_peers() noexcept override {}
   void destroy_window(bool confirmed_closed) noexcept override {
     // The segment's pages go with its last mapping; a tenant's data must not be found in them before that.
@@ -96,6 +126,21 @@ class CpuExecutor final : public Executor {
   }
 
  private:
+  void note(std::string text) {
+    const std::lock_guard lock(mutex_);
+    text_ = std::move(text);
+  }
+  /// Only memory can be short here.
+  template <class Action>
+  Status attempt(Action action) noexcept {
+    try {
+      action();
+      return Status::kOk;
+    } catch (...) {
+      return Status::kSystem;
+    }
+  }
+
   void serve() {
     std::fesetenv(FE_DFL_ENV);  // the creating thread may round or flush otherwise; results must not depend on it
     std::unique_lock lock(mutex_);
@@ -122,7 +167,9 @@ class CpuExecutor final : public Executor {
   device::WorkerContext context_{};
   device::Persistent persistent_{};
   device::CpuGroup group_;
-  std::mutex mutex_;
+  std::unique_ptr<CpuLaunched> launched_;
+  mutable std::mutex mutex_;
+  std::string text_;  // of the last error; under mutex_
   std::condition_variable wake_;
   std::uint64_t wanted_ = 0;  // generation to run; 0 = none. Under mutex_.
   bool running_ = false;      // under mutex_

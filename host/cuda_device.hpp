@@ -14,6 +14,9 @@
 
 namespace ringbell::host {
 
+/// Empty when `device` can run ringbell's kernels at all; else the reason and the remedy.
+std::string device_refusal(int device);
+
 /// Empty when a resident kernel may run on `device` in this process's environment; else the reason and the remedy.
 std::string residency_refusal(int device);
 

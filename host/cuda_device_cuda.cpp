@@ -73,6 +73,10 @@ std::string residency_refusal(int device) {
   if (attribute(cudaDevAttrCooperativeLaunch, device) == 0) {
     return fmt::format("device {} has no cooperative launch; use a newer GPU", device);
   }
+  return {};
+}
+
+std::string device_refusal(int device) {
   const int capability =
       attribute(cudaDevAttrComputeCapabilityMajor, device) * 10 + attribute(cudaDevAttrComputeCapabilityMinor, device);
   if (capability < 75) return fmt::format("device {} is sm_{}; ringbell needs sm_75 or newer", device, capability);

@@ -14,6 +14,7 @@
 #include "device/cuda/torn_line.hpp"
 #include "host/cuda_call.hpp"
 #include "host/cuda_device.hpp"
+#include "host/cuda_launched.hpp"
 #include "host/cuda_torn_line.hpp"
 #include "host/executor.hpp"
 #include "host/fault_spec.hpp"
@@ -38,10 +39,10 @@ class CudaExecutor final : public Executor {
  public:
   explicit CudaExecutor(const ExecutorConfig& config)
       : config_(config), device_(config.device_ordinal), fault_(parse_fault(config.fault, config.rank)) {
-    std::string refusal =
-        config.resident ? residency_refusal(device_) : "RINGBELL_RESIDENT=0 forbids a resident worker; unset it";
-    if (!refusal.empty()) throw_error(Status::kUnsupported, refusal);
-
+    if (const std::string refusal = device_refusal(device_); !refusal.empty()) {
+      throw_error(Status::kUnsupported, refusal);
+    }
+    refusal_ = config.resident ? host::residency_refusal(device_) : "RINGBELL_RESIDENT=0";
     primary_ = primary_context(device_);
     const CudaScope scope(primary_);
     device::KernelFigures figures;
@@ -53,12 +54,12 @@ class CudaExecutor final : public Executor {
     int processors = 0;
     cuda_check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device_), "cudaDeviceGetAttribute");
     budget_ = processors * figures.ctas_per_sm;
-    if (resident_ctas(device_, 1) > budget_) {
+    if (refusal_.empty() && resident_ctas(device_, 1) > budget_) {
       resident_ctas(device_, -1);
-      throw_error(
-          Status::kUnsupported,
-          fmt::format("device {} has room for {} resident CTAs and this process uses them all", device_, budget_),
-          "destroy communicators that are not needed");
+      refusal_ = fmt::format(
+          "device {} has room for {} resident CTAs and this process uses them all; destroy communicators that are not "
+          "needed",
+          device_, budget_);
     }
     // The greatest priority, so that a relaunch gets its SM first; non-blocking, so that the legacy stream does not
     // wait.
@@ -67,18 +68,19 @@ class CudaExecutor final : public Executor {
     cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
     if (error == cudaSuccess) error = cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest);
     if (error != cudaSuccess) {
-      resident_ctas(device_, -1);
+      if (refusal_.empty()) resident_ctas(device_, -1);
       cuda_check(error, "cudaStreamCreateWithPriority");
     }
   }
 
   // Only after the worker is at rest: Rank gives an executor up instead that still runs.
   ~CudaExecutor() override {
+    launched_.reset();
     const CudaScope scope(primary_);
     if (registered_ != nullptr) cudaHostUnregister(registered_);
     if (own_ != nullptr) cudaFree(own_);
     cudaStreamDestroy(stream_);
-    resident_ctas(device_, -1);
+    if (refusal_.empty()) resident_ctas(device_, -1);
   }
 
   std::byte* create_window(Segment& segment) override {
@@ -120,7 +122,7 @@ class CudaExecutor final : public Executor {
         no_ll128(fmt::format("{} and {} are not joined by NVLink", rank_and_gpu(own), rank_and_gpu(peer)));
       }
     }
-    if (sharing > budget_) {
+    if (refusal_.empty() && sharing > budget_) {
       throw_error(Status::kUnsupported,
                   fmt::format("{} ranks share GPU {}, which has room for {}", sharing, own.pci_id, budget_));
     }
@@ -144,7 +146,7 @@ class CudaExecutor final : public Executor {
     cuda_check(cudaHostRegister(control.data(), control.size(), cudaHostRegisterMapped | cudaHostRegisterPortable),
                "cudaHostRegister of the control pages", "raise the memlock limit (ulimit -l)");
     registered_ = control.data();
-    std::byte* mapped = nullptr;
+    std::byte*& mapped = mapped_;
     cuda_check(cudaHostGetDevicePointer(reinterpret_cast<void**>(&mapped), control.data(), 0),
                "cudaHostGetDevicePointer");
     cuda_check(cudaMalloc(reinterpret_cast<void**>(&own_), sizeof(OwnMemory)), "cudaMalloc");
@@ -157,13 +159,14 @@ class CudaExecutor final : public Executor {
         reinterpret_cast<device::Completion*>(mapped + device::completions_offset(context.queue_depth));
     context.persistent = &own_->persistent;
     context_ = context;
+    launched_ = std::make_unique<CudaLaunched>(primary_, device_, context_, initial, fault_);
   }
 
   Status launch(std::uint64_t generation) noexcept override {
     const CudaScope scope(primary_);
     const auto error = static_cast<cudaError_t>(
         is_faulty() ? device::launch_fault_kernel(context_, generation, kThreads, &own_->fault, stream_)
-                    : device::launch_resident_kernel(context_, generation, kThreads, stream_));
+                    : device::launch_resident_kernel(context_, generation, kThreads, refusal_.empty(), stream_));
     return error == cudaSuccess ? Status::kOk : failed("launching the resident kernel", error);
   }
 
@@ -177,6 +180,28 @@ class CudaExecutor final : public Executor {
   bool at_rest() noexcept override {
     const CudaScope scope(primary_);
     return cudaStreamQuery(stream_) != cudaErrorNotReady;
+  }
+
+  std::string residency_refusal() const override { return refusal_; }
+
+  Status check_stream(Stream stream, StreamUse use) noexcept override {
+    return attempt([&] { launched_->check(stream, use == StreamUse::kLaunch); });
+  }
+  Status launch_call(Stream stream, const device::LaunchedCall& call) noexcept override {
+    return attempt([&] { launched_->launch(stream, call); });
+  }
+  Status write_after(Stream stream, std::uint64_t* word, std::uint64_t value) noexcept override {
+    auto* const seen_by_device =
+        reinterpret_cast<std::uint64_t*>(mapped_ + (reinterpret_cast<std::byte*>(word) - registered_));
+    return attempt([&] { launched_->write(stream, seen_by_device, value); });
+  }
+  Status await_stream(Stream stream, Deadline deadline) noexcept override {
+    Status status = Status::kOk;
+    const Status tried = attempt([&] { status = launched_->await(stream, deadline); });
+    return tried == Status::kOk ? status : tried;
+  }
+  bool close_launched(Deadline deadline) noexcept override {
+    return launched_ == nullptr || launched_->close(deadline);
   }
 
   std::string error_text() const override {
@@ -304,6 +329,23 @@ class CudaExecutor final : public Executor {
                 "look at nvidia-smi topo -p2p r; GPUs without peer access need host staging, which is not there yet");
   }
 
+  template <class Action>
+  Status attempt(Action action) noexcept {
+    try {
+      action();
+      return Status::kOk;
+    } catch (const Error& error) {
+      try {
+        const std::lock_guard lock(text_mutex_);
+        text_ = error.what();
+      } catch (...) {
+      }
+      return error.status();
+    } catch (...) {
+      return Status::kSystem;
+    }
+  }
+
   Status failed(const char* what, cudaError_t error) noexcept {
     try {
       const std::lock_guard lock(text_mutex_);
@@ -316,6 +358,7 @@ class CudaExecutor final : public Executor {
   const ExecutorConfig config_;
   const int device_;
   CUcontext primary_ = nullptr;
+  std::string refusal_;  // why no worker may stay; empty: one may, and is counted
   int budget_ = 0;
   cudaStream_t stream_ = nullptr;
   std::byte* window_ = nullptr;
@@ -323,10 +366,12 @@ class CudaExecutor final : public Executor {
   void* opened_[kMaxRanks] = {};
   int opened_count_ = 0;
   bool lines_stay_whole_ = true;
-  void* registered_ = nullptr;
+  std::byte* registered_ = nullptr;
+  std::byte* mapped_ = nullptr;  // the same bytes, as the device sees them
   device::FaultPlan fault_;
   OwnMemory* own_ = nullptr;
   device::WorkerContext context_{};
+  std::unique_ptr<CudaLaunched> launched_;
   PointerCache ranges_;
   mutable std::mutex text_mutex_;
   std::string text_;  // under text_mutex_

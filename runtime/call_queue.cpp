@@ -40,7 +40,8 @@ CallQueue::CallQueue(host::Executor& executor, device::ControlBlock* control, de
       completions_(completions),
       limits_(limits),
       depth_(limits.depth),
-      protocol_of_(limits.depth, 0) {}
+      protocol_of_(limits.depth, 0),
+      is_after_(limits.depth, 0) {}
 
 // ---- submit ---------------------------------------------------------------------------------------------------------
 
@@ -53,13 +54,48 @@ void CallQueue::retire_locked() noexcept {
       note_failure(device::completion_status(word));
       return;
     }
+    std::uint8_t& is_after = is_after_[retired_ & (depth_ - 1)];
+    afters_.store(afters_.load(std::memory_order_relaxed) - is_after, std::memory_order_relaxed);
+    is_after = 0;
     ++stats_.calls;
     stats_.sent_bytes[protocol_of_[retired_ & (depth_ - 1)]] += CpuOps::load_relaxed(&line.info);
     ++retired_;
   }
 }
 
-Status CallQueue::submit(std::span<const device::Command> commands, Ticket* tickets) noexcept {
+// A stream that cannot be given the store is a device that has failed: it was asked before.
+void CallQueue::publish(std::uint64_t seq, const device::Command& command, const After* after) noexcept {
+  if (after == nullptr || !after->has_value()) return device::publish_command<CpuOps>(queue_, depth_, seq, command);
+  const device::LastStore last = device::publish_all_but_last<CpuOps>(queue_, depth_, seq, command);
+  is_after_[seq & (depth_ - 1)] = 1;
+  afters_.fetch_add(1, std::memory_order_relaxed);
+  const Status status = executor_.write_after(**after, last.word, last.value);
+  if (status != Status::kOk) fail(status, executor_.error_text());
+}
+
+bool CallQueue::front_is_ready_locked() noexcept {
+  retire_locked();
+  return retired_ < submitted_.load(std::memory_order_relaxed) &&
+         device::command_is_ready<CpuOps>(queue_, depth_, retired_);
+}
+
+// A worker that is launched for a command that is not ready would only idle and leave.
+bool CallQueue::front_is_ready() noexcept {
+  if (afters_.load(std::memory_order_relaxed) == 0) return true;
+  const std::lock_guard lock(submit_mutex_);
+  return front_is_ready_locked();
+}
+
+bool CallQueue::stores_pending() noexcept {
+  const std::lock_guard lock(submit_mutex_);
+  const std::uint64_t submitted = submitted_.load(std::memory_order_relaxed);
+  for (std::uint64_t seq = retired_; seq < submitted; ++seq) {
+    if (is_after_[seq & (depth_ - 1)] != 0 && !device::command_is_ready<CpuOps>(queue_, depth_, seq)) return true;
+  }
+  return false;
+}
+
+Status CallQueue::submit(std::span<const device::Command> commands, Ticket* tickets, const After* afters) noexcept {
   {
     const std::lock_guard lock(submit_mutex_);
     if (broken()) return broken_status();
@@ -75,7 +111,7 @@ Status CallQueue::submit(std::span<const device::Command> commands, Ticket* tick
     for (std::size_t i = 0; i < commands.size(); ++i) {
       const std::uint64_t seq = first + i;
       protocol_of_[seq & (depth_ - 1)] = static_cast<std::uint8_t>(commands[i].protocol);
-      device::publish_command<CpuOps>(queue_, depth_, seq, commands[i]);
+      publish(seq, commands[i], afters == nullptr ? nullptr : &afters[i]);
       tickets[i] = Ticket{seq, Status::kOk};
     }
     const device::Command& last = commands.back();
@@ -83,6 +119,7 @@ Status CallQueue::submit(std::span<const device::Command> commands, Ticket* tick
     submitted_.store(first + commands.size(), std::memory_order_release);
   }
   CpuOps::fence_seq_cst(Edge::kPark);
+  if (!front_is_ready()) return Status::kOk;
   const Status status = ensure_running();
   // The commands are in the queue; a launch that failed is told by what waits for them.
   if (status != Status::kOk) fail(status, executor_.error_text());
@@ -169,13 +206,14 @@ void CallQueue::watch_start() noexcept {
 
 bool CallQueue::keep_going() noexcept {
   bool outstanding = false;
+  bool ready = false;
   {
     const std::lock_guard lock(submit_mutex_);
-    retire_locked();
+    ready = front_is_ready_locked();
     outstanding = retired_ < submitted_.load(std::memory_order_relaxed);
   }
   if (broken()) return false;
-  if (outstanding) {
+  if (ready) {
     const Status status = ensure_running();
     if (status != Status::kOk) fail(status, executor_.error_text());
     watch_start();
@@ -189,13 +227,14 @@ bool CallQueue::keep_going() noexcept {
 void CallQueue::note_failure(Status status) noexcept {
   device::WaitRecord record{};
   auto* words = reinterpret_cast<std::uint64_t*>(&record);
-  const auto* from = reinterpret_cast<const std::uint64_t*>(&control_->failure);
+  const auto* from = reinterpret_cast<const std::uint64_t*>(&control_->way[device::kHostWay].failure);
   for (std::size_t i = 0; i < sizeof record / 8; ++i) words[i] = CpuOps::load_relaxed(&from[i]);
   if (status == Status::kOk) status = record.valid != 0 ? record.status : Status::kAborted;
   record.status = status;
   Status none = Status::kOk;
   const std::lock_guard lock(text_mutex_);
   if (!broken_.compare_exchange_strong(none, status, std::memory_order_acq_rel)) return;
+  end_launched_calls(device::abort_code(status, record.reporter, record.peer));
   try {
     broken_text_ = failure_text(record, limits_.rank, limits_.timeout_ns);
     host::log_message(host::LogLevel::kError, broken_text_);
@@ -246,7 +285,7 @@ Status CallQueue::test(const Ticket& ticket) noexcept {
       return broken_status();  // never started
     case Worker::kAway:
       if (!broken()) {
-        const Status launched = ensure_running();
+        const Status launched = front_is_ready() ? ensure_running() : Status::kOk;
         if (launched != Status::kOk) fail(launched, executor_.error_text());
         return Status::kPending;
       }
@@ -320,7 +359,7 @@ Status CallQueue::wait(const Ticket& ticket, host::Deadline deadline) noexcept {
 void CallQueue::write_requests() noexcept {
   std::uint64_t request = 0;
   if (park_requests_ != 0 || stays_.load(std::memory_order_relaxed) != 0) request |= device::kRequestPark;
-  if (holds_ != 0) request |= device::kRequestHold;
+  if (holds_ != 0 && limits_.resident) request |= device::kRequestHold;
   if (exiting_) request |= device::kRequestExit;
   CpuOps::store_relaxed(&control_->control.request, request);
 }
@@ -362,7 +401,14 @@ Status CallQueue::await_parked(host::Deadline deadline) noexcept {
 }
 
 Status CallQueue::park(host::Deadline deadline) noexcept {
-  const std::uint64_t before = submitted_.load(std::memory_order_acquire);
+  std::uint64_t before = 0;
+  {
+    // What is not ready is not waited for, nor what is queued behind it.
+    const std::lock_guard lock(submit_mutex_);
+    before = retired_;
+    const std::uint64_t submitted = submitted_.load(std::memory_order_relaxed);
+    while (before < submitted && device::command_is_ready<CpuOps>(queue_, depth_, before)) ++before;
+  }
   // Kept away by a scope, the worker runs no call that could be waited for.
   if (before != 0 && stays_.load(std::memory_order_relaxed) == 0) {
     const Status status = wait(Ticket{before - 1, Status::kOk}, deadline);
@@ -429,8 +475,15 @@ void CallQueue::fail(Status status, const std::string& why) noexcept {
   const bool first = broken_.compare_exchange_strong(none, status, std::memory_order_acq_rel);
   failed_.store(true, std::memory_order_release);
   if (!first) return;
+  end_launched_calls(device::abort_code(status, limits_.rank, limits_.rank));
   broken_text_ = why;
   host::log_message(host::LogLevel::kError, why);
+}
+
+// Calls on streams look at the abort word, too, and no worker is left that would tell them.
+void CallQueue::end_launched_calls(std::uint64_t code) noexcept {
+  if (CpuOps::load_relaxed(&control_->control.abort_code) != 0) return;
+  CpuOps::store_release(&control_->control.abort_code, code, Edge::kAbort);
 }
 
 bool CallQueue::stop(host::Deadline deadline) noexcept {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,7 +25,11 @@ struct CallQueueLimits {
   unsigned spins_before_yield = 64;
   std::uint64_t timeout_ns = 0;  ///< a launched worker must run, and a parked one come back, within it; 0: for ever
   unsigned rank = 0;             ///< named in errors
+  bool resident = true;          ///< false: the worker leaves after every call, and hold() does not keep it
 };
+
+/// Of a command that comes after a point in a stream.
+using After = std::optional<Stream>;
 
 /// The newest error that has no text yet: it costs nothing until last_error() asks for it.
 enum class QueueNote : std::uint8_t {
@@ -43,7 +48,8 @@ class CallQueue {
             device::Completion* completions, const CallQueueLimits& limits);
 
   /// Queues all commands, in order, or none. @return kOk, kAgain when there is no room, or what broke the queue.
-  Status submit(std::span<const device::Command> commands, Ticket* tickets) noexcept;
+  /// @param afters null: all are ready. Else one each; the streams have been checked
+  Status submit(std::span<const device::Command> commands, Ticket* tickets, const After* afters = nullptr) noexcept;
   Status test(const Ticket& ticket) noexcept;
   /// kAgain at the deadline, and when a scope of this rank has kept the worker away for timeout_ns of the wait.
   Status wait(const Ticket& ticket, host::Deadline deadline) noexcept;
@@ -64,6 +70,8 @@ class CallQueue {
 
   /// Launches the worker if commands wait and nobody else does it. @return true while something is outstanding
   bool keep_going() noexcept;
+  /// A stream has still to store into this queue: its memory must stay, broken or not.
+  bool stores_pending() noexcept;
 
   [[nodiscard]] bool broken() const noexcept { return broken_.load(std::memory_order_acquire) != Status::kOk; }
   [[nodiscard]] Status broken_status() const noexcept { return broken_.load(std::memory_order_acquire); }
@@ -75,6 +83,9 @@ class CallQueue {
   [[nodiscard]] Stats stats() noexcept;
 
  private:
+  void publish(std::uint64_t seq, const device::Command& command, const After* after) noexcept;
+  bool front_is_ready() noexcept;
+  bool front_is_ready_locked() noexcept;
   Status ensure_running() noexcept;
   Status launch(std::uint64_t generation) noexcept;
   Status await_parked(host::Deadline deadline) noexcept;
@@ -87,6 +98,7 @@ class CallQueue {
     kGone,   // will never touch a buffer again
   };
   Worker worker() noexcept;
+  void end_launched_calls(std::uint64_t code) noexcept;
   void note_failure(Status status) noexcept;  // kOk: the status that the worker's record tells
   void count_park(std::uint64_t state) noexcept;
   void watch_start() noexcept;
@@ -103,10 +115,12 @@ class CallQueue {
 
   std::mutex submit_mutex_;                // orders submits; guards the fields down to `stats_`
   std::vector<std::uint8_t> protocol_of_;  // by slot
+  std::vector<std::uint8_t> is_after_;     // by slot: a stream makes the command whole
   std::uint64_t retired_ = 0;              // completions read and counted
   std::uint64_t missing_generation_ = 0;   // launched, and not seen running at the last look
   std::uint64_t missing_since_ns_ = 0;
   Stats stats_;
+  std::atomic<unsigned> afters_{0};          // calls after a stream, not retired; written under submit_mutex_
   std::atomic<std::uint64_t> submitted_{0};  // written under submit_mutex_, read anywhere
   std::uint64_t launched_ = 0;               // newest generation launched; CpuOps atomics
   std::atomic<std::uint64_t> launches_{0};

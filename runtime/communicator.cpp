@@ -107,21 +107,45 @@ Status Communicator::all_reduce_many(std::span<const AllReduceCall> calls, std::
   if (calls.size() == 1) {
     device::Command command;
     const Status status = impl_->check(calls[0], &command);
-    return status == Status::kOk ? rank.queue().submit({&command, 1}, tickets.data()) : status;
+    if (status != Status::kOk) return status;
+    const CallOptions& options = calls[0].options;
+    return rank.queue().submit({&command, 1}, tickets.data(), options.after ? &options.after : nullptr);
   }
   try {
     std::vector<device::Command> commands(calls.size());
+    std::vector<After> afters(calls.size());
     for (std::size_t i = 0; i < calls.size(); ++i) {
       const Status status = impl_->check(calls[i], &commands[i]);
       if (status != Status::kOk) {
         rank.set_error(fmt::format("call {} of {}: {}", i, calls.size(), rank.last_error()));
         return status;
       }
+      afters[i] = calls[i].options.after;
     }
-    return rank.queue().submit(commands, tickets.data());
+    return rank.queue().submit(commands, tickets.data(), afters.data());
   } catch (const std::bad_alloc&) {
     return Status::kSystem;
   }
+}
+
+Status Communicator::all_reduce_on(Stream stream, const void* in, void* out, std::uint64_t count, DType dtype,
+                                   ReduceOp op, const CallOptions& options) noexcept {
+  if (!impl_->usable()) return kInChild;
+  if (options.after) {
+    impl_->say([] {
+      return std::string(
+          "CallOptions::after is set, but a call on a stream is ordered by that stream; leave it out, or chain the "
+          "streams by an event");
+    });
+    return Status::kInvalidArgument;
+  }
+  device::Command command;
+  const Status status = impl_->check({in, out, count, dtype, op, options}, &command);
+  return status == Status::kOk ? impl_->rank().issue_on(stream, command) : status;
+}
+
+Status Communicator::check(Stream stream, double deadline_s) noexcept {
+  return impl_->usable() ? impl_->rank().check_stream(stream, caller_deadline(deadline_s)) : kInChild;
 }
 
 Status Communicator::test(const Ticket& ticket) noexcept {
@@ -166,9 +190,7 @@ Ticket Communicator::nop() noexcept {
     ticket.status = kInChild;
     return ticket;
   }
-  device::Command command{};
-  command.kind = device::CommandKind::kNop;
-  command.flags = device::kFlagGpuScopeComplete;  // it has no output
+  const device::Command command = impl_->rank().nop_command();
   ticket.status = impl_->rank().queue().submit({&command, 1}, &ticket);
   return ticket;
 }
@@ -180,7 +202,7 @@ void Communicator::forget(const void* pointer) noexcept {
   if (impl_->usable()) impl_->rank().forget(pointer);
 }
 
-Stats Communicator::stats() const noexcept { return impl_->usable() ? impl_->rank().queue().stats() : Stats{}; }
+Stats Communicator::stats() const noexcept { return impl_->usable() ? impl_->rank().stats() : Stats{}; }
 std::string Communicator::last_error() const {
   if (!impl_->usable()) return "this process is a fork of the one that joined the group; join again with a new id";
   return impl_->rank().last_error();

@@ -16,6 +16,7 @@ const char* awaited_name(device::WaitFor what) {
     case device::WaitFor::kTail: return "tail";
     case device::WaitFor::kCredit: return "credit";
     case device::WaitFor::kHeader: return "header";
+    case device::WaitFor::kTurn: return "turn";
   }
   return "something unknown";
 }
@@ -26,6 +27,16 @@ std::string call_text(std::uint64_t call) {
                      reduce_op_name(static_cast<ReduceOp>(call >> 8 & 0xff)),
                      algorithm_name(static_cast<Algorithm>(call >> 16 & 0xff)),
                      protocol_name(static_cast<Protocol>(call >> 24 & 0xff)));
+}
+
+// The number of a launched call is the place that host code made it at, kept by a graph's node.
+std::string launched_mismatch_text(const device::WaitRecord& r) {
+  if (r.expected == r.seen) return {};
+  return fmt::format(
+      "rank {} ran its launched call {} ({}, count {}) while rank {} ran its launched call {} ({}, count {}); all "
+      "ranks "
+      "must make, and replay, launched calls in the same order",
+      r.reporter, r.expected, call_text(r.mine), r.my_count, r.peer, r.seen, call_text(r.theirs), r.peer_count);
 }
 
 std::string mismatch_text(const device::WaitRecord& r) {
@@ -62,11 +73,20 @@ std::string timeout_text(const device::WaitRecord& r, unsigned rank, std::uint64
 
 }  // namespace
 
-std::string failure_text(const device::WaitRecord& r, unsigned rank, std::uint64_t timeout_ns) {
-  const std::string where = fmt::format("call {} step {}", r.seq, r.step);
+std::string failure_text(const device::WaitRecord& r, unsigned rank, std::uint64_t timeout_ns, unsigned way) {
+  const bool launched = way == device::kStreamWay;
+  const std::string where = fmt::format("{}call {} step {}", launched ? "launched " : "", r.seq, r.step);
   switch (r.status) {
-    case Status::kMismatch: return mismatch_text(r);
-    case Status::kTimeout: return timeout_text(r, rank, timeout_ns);
+    case Status::kMismatch: {
+      std::string text = launched ? launched_mismatch_text(r) : std::string();
+      return text.empty() ? mismatch_text(r) : text;
+    }
+    case Status::kTimeout: return (launched ? "launched " : "") + timeout_text(r, rank, timeout_ns);
+    case Status::kInvalidArgument:
+      return fmt::format(
+          "{}: on rank {} two launched calls of this communicator ran at the same time; their order is not defined: "
+          "put them, or replays of their graphs, on one stream or chain the streams by events",
+          where, r.reporter);
     case Status::kPeerLost: return fmt::format("{}: rank {} is gone, says rank {}", where, r.peer, r.reporter);
     case Status::kAborted: return fmt::format("{}: rank {} aborted", where, r.reporter);
     default: return fmt::format("{}: {}", where, status_name(r.status));

@@ -15,7 +15,9 @@ namespace ringbell {
 /// @param rank whose record it is. One that was told of a time-out by a peer has its own item, step and values in the
 ///   record beside the peer's and the awaited rank's numbers; only the latter belong together, and only they are told.
 /// @param timeout_ns the operation time-out, the same on all ranks: how long whoever gave up had waited
-std::string failure_text(const device::WaitRecord& record, unsigned rank, std::uint64_t timeout_ns);
+/// @param way whose call it was; launched calls are numbered by themselves
+std::string failure_text(const device::WaitRecord& record, unsigned rank, std::uint64_t timeout_ns,
+                         unsigned way = device::kHostWay);
 
 }  // namespace ringbell
 

@@ -8,6 +8,7 @@
 #include "host/log.hpp"
 #include "runtime/agreement.hpp"
 #include "runtime/build_info.hpp"
+#include "runtime/failure_text.hpp"
 
 namespace ringbell {
 namespace {
@@ -27,11 +28,14 @@ device::WindowLayout window_layout(const Settings& settings) { return {settings.
 std::vector<host::InitialWord> initial_words(const device::WindowLayout& layout, std::uint64_t first_epoch) {
   std::vector<host::InitialWord> words;
   if (first_epoch == 0) return words;
-  for (unsigned channel = 0; channel < layout.channels; ++channel) {
-    for (unsigned wire = 0; wire < device::kWireFormats; ++wire) {
-      words.push_back({layout.credit_offset(channel, wire), first_epoch});
+  for (std::uint64_t way = 0; way < device::kWays; ++way) {
+    const std::uint64_t begin = way * layout.way_bytes();
+    for (unsigned channel = 0; channel < layout.channels; ++channel) {
+      for (unsigned wire = 0; wire < device::kWireFormats; ++wire) {
+        words.push_back({begin + layout.credit_offset(channel, wire), first_epoch});
+      }
+      words.push_back({begin + layout.tail_offset(channel), first_epoch});
     }
-    words.push_back({layout.tail_offset(channel), first_epoch});
   }
   return words;
 }
@@ -105,7 +109,7 @@ Rank::Rank(const UniqueId& id, int rank, int world, int local_rank, const Config
 
   host::SegmentGeometry geometry;
   geometry.control_bytes = device::control_bytes(settings_.queue_depth);
-  geometry.window_bytes = settings_.device == DeviceKind::kCpu ? pages(basis_.layout.total_bytes()) : 0;
+  geometry.window_bytes = settings_.device == DeviceKind::kCpu ? pages(basis_.layout.window_bytes()) : 0;
   const host::SizeSource sources[] = {
       {"device", settings_.device == DeviceKind::kCuda ? "cuda" : "cpu",
        "give all ranks the same Config::device / RINGBELL_DEVICE"},
@@ -140,11 +144,16 @@ void Rank::set_up(host::Deadline deadline) {
   config.allow_shared_device = settings_.allow_shared_device;
   config.resident = settings_.resident;
   config.ask_every_time = settings_.check_pointers == CheckPointers::kAlways;
-  config.window_bytes = basis_.layout.total_bytes();
+  config.window_bytes = basis_.layout.window_bytes();
   config.initial_words = initial_words(basis_.layout, settings_.first_epoch);
   config.fault = settings_.fault;
   executor_ =
       settings_.device == DeviceKind::kCuda ? host::make_cuda_executor(config) : host::make_cpu_executor(config);
+  residency_refusal_ = executor_->residency_refusal();
+  if (!residency_refusal_.empty()) {
+    host::log_once("resident", host::LogLevel::kInfo,
+                   "the worker does not stay, each call is launched: " + residency_refusal_);
+  }
   if (!settings_.device_note.empty()) {
     host::log_once("device", host::LogLevel::kInfo, "running on the CPU: " + settings_.device_note);
   }
@@ -171,7 +180,8 @@ void Rank::set_up(host::Deadline deadline) {
   context_.ring_next = (context_.rank + 1) % world;
   context_.queue_depth = settings_.queue_depth;
   context_.layout = basis_.layout;
-  context_.idle_park_ns = settings_.idle_park_ns;
+  context_.way = device::kHostWay;
+  context_.idle_park_ns = residency_refusal_.empty() ? settings_.idle_park_ns : 0;
   context_.lease_ns = settings_.lease_ns;
   context_.timeout_ns = settings_.timeout_ns;
   executor_->prepare(*segment_, context_, initial_state(settings_.first_epoch));
@@ -188,7 +198,8 @@ void Rank::set_up(host::Deadline deadline) {
       reinterpret_cast<device::CommandSlot*>(control + device::queue_offset()),
       reinterpret_cast<device::Completion*>(control + device::completions_offset(settings_.queue_depth)),
       CallQueueLimits{settings_.queue_depth, settings_.device == DeviceKind::kCuda ? kCudaSpins : kCpuSpins,
-                      settings_.timeout_ns, context_.rank});
+                      settings_.timeout_ns, context_.rank, residency_refusal_.empty()});
+  streams_ = std::make_unique<StreamCalls>(*executor_, reinterpret_cast<device::ControlBlock*>(control));
 }
 
 Rank::~Rank() {
@@ -197,10 +208,15 @@ Rank::~Rank() {
   // Calls still queued get a moment; then they end with kAborted, here and on the peers.
   const host::Deadline drained = host::Deadline::after_seconds(kDrainSeconds);
   while (!queue_->broken() && queue_->keep_going() && !drained.expired()) sched_yield();
-  if (!queue_->broken() && queue_->keep_going()) abort_here();
-  const bool at_rest = queue_->stop(host::Deadline::after_seconds(kStopSeconds));
+  const bool streams_ended = end_streams(drained);
+  if (!queue_->broken() && (!streams_ended || queue_->keep_going())) abort_here();
+  const host::Deadline stopped = host::Deadline::after_seconds(kStopSeconds);
+  bool at_rest = queue_->stop(stopped);
+  if (!streams_ended) at_rest = end_streams(stopped) && at_rest;
   if (!at_rest) {
-    host::log_message(host::LogLevel::kWarn, "the worker did not leave in time; its memory is kept until process exit");
+    host::log_message(host::LogLevel::kWarn,
+                      "the worker, or a stream that this communicator was used with, did not come to rest in time; its "
+                      "memory is kept until process exit");
   }
   executor_->close_peers();
   fence_->publish(host::Phase::kClosed);
@@ -210,7 +226,70 @@ Rank::~Rank() {
                 Status::kOk;
   }
   executor_->destroy_window(confirmed);
-  if (!at_rest) (void)executor_.release();
+  if (!at_rest) {
+    (void)executor_.release();
+    (void)segment_.release();
+  }
+}
+
+// A stream may hold launched calls, which touch windows, and stores into the queue. @return true when it does no more
+bool Rank::end_streams(host::Deadline deadline) noexcept {
+  if (!executor_->close_launched(deadline)) return false;
+  while (queue_->stores_pending()) {
+    if (deadline.expired()) return false;
+    sched_yield();
+  }
+  return true;
+}
+
+void Rank::note_executor_error(const char* what) noexcept {
+  try {
+    set_error(fmt::format("{}: {}", what, executor_->error_text()));
+  } catch (...) {
+  }
+}
+
+std::uint8_t Rank::common_flags() const noexcept { return residency_refusal_.empty() ? 0 : device::kFlagLastOfBurst; }
+
+device::Command Rank::nop_command() const noexcept {
+  device::Command command{};
+  command.kind = device::CommandKind::kNop;
+  command.flags = device::kFlagGpuScopeComplete | common_flags();  // it has no output
+  return command;
+}
+
+Status Rank::issue_on(Stream stream, const device::Command& command) noexcept {
+  if (queue_->broken()) return queue_->broken_status();
+  const Status status = streams_->issue(stream, command);
+  if (status != Status::kOk) note_executor_error("stream");
+  if (status == Status::kSystem) queue_->fail(status, executor_->error_text());
+  return status;
+}
+
+Status Rank::check_stream(Stream stream, host::Deadline deadline) noexcept {
+  Status status = executor_->check_stream(stream, host::StreamUse::kAfter);
+  if (status == Status::kOk) status = executor_->await_stream(stream, deadline);
+  if (status != Status::kOk && status != Status::kAgain) note_executor_error("stream");
+  take_stream_failure();
+  return queue_->broken() ? queue_->broken_status() : status;
+}
+
+// The first failure of a launched call breaks the communicator: the peers of the call know it already.
+void Rank::take_stream_failure() noexcept {
+  const auto record = streams_->take_failure();
+  if (!record) return;
+  std::string text;
+  try {
+    text = failure_text(*record, context_.rank, settings_.timeout_ns, device::kStreamWay);
+  } catch (...) {
+  }
+  queue_->abort(device::abort_code(record->status, record->reporter, record->peer), text);
+}
+
+Stats Rank::stats() noexcept {
+  Stats stats = queue_->stats();
+  stats.stream_calls = streams_->issued();
+  return stats;
 }
 
 Status Rank::check_range(const void* pointer, std::uint64_t bytes, const char* name, bool* plain) noexcept {
@@ -239,6 +318,13 @@ Status Rank::make_command(const AllReduceCall& call, device::Command* command) n
     out_is_plain = false;  // nobody asked: the wider fence
   }
   const auto wanted = [](auto of_call, auto of_comm) { return static_cast<int>(of_call) != 0 ? of_call : of_comm; };
+  if (call.options.after) {
+    const Status status = executor_->check_stream(*call.options.after, host::StreamUse::kAfter);
+    if (status != Status::kOk) {
+      note_executor_error("after");
+      return status;
+    }
+  }
   const Path path = plan_call(basis_, bytes, wanted(call.options.algorithm, settings_.algorithm),
                               wanted(call.options.protocol, settings_.protocol));
   if (path.protocol == Protocol::kAuto) {
@@ -257,7 +343,7 @@ Status Rank::make_command(const AllReduceCall& call, device::Command* command) n
   command->chunk_bytes = path.chunk_bytes;
   command->kind = device::CommandKind::kAllReduce;
   command->flags = static_cast<std::uint8_t>((call.options.last_of_burst ? device::kFlagLastOfBurst : 0) |
-                                             (out_is_plain ? device::kFlagGpuScopeComplete : 0));
+                                             (out_is_plain ? device::kFlagGpuScopeComplete : 0) | common_flags());
   command->dtype = call.dtype;
   command->op = call.op;
   command->algorithm = path.algorithm;
@@ -282,7 +368,8 @@ bool Rank::tick() noexcept {
   if (now - watched_ns_ >= kWatchEveryNs) {
     watched_ns_ = now;
     liveness_->tick();
-    if (outstanding) {
+    take_stream_failure();
+    if (outstanding || streams_->is_waiting()) {
       if (executor_->health() != Status::kOk) queue_->fail(Status::kSystem, executor_->error_text());
       watch_peers();
     }
@@ -333,13 +420,14 @@ std::string Rank::last_error() const {
 std::string Rank::describe() const {
   const BuildInfo& build = build_info();
   const bool cuda = settings_.device == DeviceKind::kCuda;
-  return fmt::format(
-      "ringbell {} ({:.10}) rank {} of {} on {}, protocols LL{} Simple, queue {}, idle park {} us, lease {} us, "
-      "session {}",
-      build.version, build.commit, rank_, world_,
-      cuda ? fmt::format("cuda:{} {}", settings_.device_ordinal, segment_->card(rank_).pci_id) : "cpu",
-      basis_.ll128_permitted ? " LL128" : " (LL128 not permitted)", settings_.queue_depth,
-      settings_.idle_park_ns / 1000, settings_.lease_ns / 1000, segment_->name());
+  return fmt::format("ringbell {} ({:.10}) rank {} of {} on {}, protocols LL{} Simple, queue {}, {}, session {}",
+                     build.version, build.commit, rank_, world_,
+                     cuda ? fmt::format("cuda:{} {}", settings_.device_ordinal, segment_->card(rank_).pci_id) : "cpu",
+                     basis_.ll128_permitted ? " LL128" : " (LL128 not permitted)", settings_.queue_depth,
+                     residency_refusal_.empty() ? fmt::format("idle park {} us, lease {} us",
+                                                              settings_.idle_park_ns / 1000, settings_.lease_ns / 1000)
+                                                : "each call is launched (" + residency_refusal_ + ")",
+                     segment_->name());
 }
 
 }  // namespace ringbell

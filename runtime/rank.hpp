@@ -19,6 +19,7 @@
 #include "runtime/call_queue.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/settings.hpp"
+#include "runtime/stream_calls.hpp"
 
 namespace ringbell {
 
@@ -38,8 +39,13 @@ class Rank final : public host::Serviced {
   [[nodiscard]] const Settings& settings() const noexcept { return settings_; }
   [[nodiscard]] CallQueue& queue() noexcept { return *queue_; }
 
-  /// A checked call to a command: ranges asked of the executor, path planned.
+  /// A checked call to a command: ranges and stream asked of the executor, path planned.
   Status make_command(const AllReduceCall& call, device::Command* command) noexcept;
+  /// Puts a command on a stream.
+  Status issue_on(Stream stream, const device::Command& command) noexcept;
+  Status check_stream(Stream stream, host::Deadline deadline) noexcept;
+  [[nodiscard]] Stats stats() noexcept;
+  [[nodiscard]] device::Command nop_command() const noexcept;
   void abort_here() noexcept;
   void forget(const void* pointer) noexcept { executor_->forget(pointer); }
 
@@ -52,6 +58,10 @@ class Rank final : public host::Serviced {
  private:
   void set_up(host::Deadline deadline);
   void watch_peers() noexcept;
+  void take_stream_failure() noexcept;
+  bool end_streams(host::Deadline deadline) noexcept;
+  [[nodiscard]] std::uint8_t common_flags() const noexcept;
+  void note_executor_error(const char* what) noexcept;
   Status check_range(const void* pointer, std::uint64_t bytes, const char* name, bool* plain) noexcept;
 
   const int rank_;
@@ -64,6 +74,8 @@ class Rank final : public host::Serviced {
   std::unique_ptr<host::Executor> executor_;
   device::WorkerContext context_{};
   std::unique_ptr<CallQueue> queue_;
+  std::unique_ptr<StreamCalls> streams_;
+  std::string residency_refusal_;  // empty: the worker stays
 
   // The service thread's own.
   std::uint64_t watched_ns_ = 0;

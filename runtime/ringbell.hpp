@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,13 +24,17 @@
 #include "device/ringbell_error.hpp"
 #include "device/ringbell_types.hpp"
 #include "device/ringbell_unique_id.hpp"
+#include "host/ringbell_host_stream.hpp"
 #else
 #include "ringbell_error.hpp"
+#include "ringbell_host_stream.hpp"
 #include "ringbell_types.hpp"
 #include "ringbell_unique_id.hpp"
 #endif
 
+#ifndef RINGBELL_API
 #define RINGBELL_API __attribute__((visibility("default")))
+#endif
 
 namespace ringbell {
 
@@ -64,6 +69,10 @@ struct CallOptions {
   Protocol protocol = Protocol::kAuto;
   std::uint64_t tag = 0;       ///< compared between ranks: tells swapped calls of equal shape apart
   bool last_of_burst = false;  ///< the worker leaves the GPU right after this call
+  /// Host-issued calls: the call runs when everything that is on this stream now has run. Nothing of it waits on the
+  /// GPU before that, and it holds up no park; calls behind it in the queue wait for it. Its time-out starts when it is
+  /// ready; a peer that is ready counts its own. On CUDA also std::optional<Stream>(nullptr), the legacy stream.
+  std::optional<Stream> after = std::nullopt;
 };
 
 /// One call of all_reduce_many.
@@ -107,6 +116,7 @@ struct Stats {
   std::array<std::uint64_t, kProtocolCount> sent_bytes{};  ///< payload this rank published, by Protocol
   std::uint64_t wait_ns = 0;                               ///< host time inside wait
   Path last_path;                                          ///< of the call submitted last
+  std::uint64_t stream_calls = 0;  ///< put on streams by all_reduce_on; a captured one counts once
 };
 
 enum class LogLevel : std::uint8_t { kError = 0, kWarn = 1, kInfo = 2, kDebug = 3 };
@@ -166,6 +176,24 @@ class RINGBELL_API Communicator {
   /// Queues all calls in order with one look at the worker, or none of them. tickets.size() >= calls.size().
   /// @return kOk; kAgain: the queue has no room for all; kInvalidArgument: the first bad call, named in last_error()
   [[nodiscard]] Status all_reduce_many(std::span<const AllReduceCall> calls, std::span<Ticket> tickets) noexcept;
+
+  /// Puts the call on `stream`: an ordinary kernel launch there, or, on a stream under capture, a node of its graph,
+  /// which may be replayed as often as wanted. `in` is read and `out` written in the stream's order. Calls of one
+  /// communicator run one after the other in the order in which they were made, on whatever streams (inside one capture
+  /// likewise); they mix with host-issued calls, which have an order of their own. Every rank makes, and replays, the
+  /// same stream calls in the same order. What runs in another order than it was made is the caller's to chain: graphs
+  /// of one communicator one after the other, and not beside calls of it on other streams.
+  /// A call that fails fills `out` with ones (NaN in every float type), and check() tells; the ones after it do so,
+  /// too. On the CPU executor `stream` is a HostStream*.
+  /// @return kOk: it is on the stream; kInvalidArgument: as all_reduce, a stream of another device, or
+  ///   CallOptions::after; or what broke the communicator. Text in last_error(). Does not wait for the stream.
+  [[nodiscard]] Status all_reduce_on(Stream stream, const void* in, void* out, std::uint64_t count, DType dtype,
+                                     ReduceOp op = ReduceOp::kSum, const CallOptions& options = {}) noexcept;
+
+  /// Waits until everything that is on `stream` now has run, then tells whether a launched call of this communicator
+  /// has failed, on any stream. @param deadline_s as for wait
+  /// @return kOk; kAgain at the deadline; kInvalidArgument: a stream under capture; or the error, which stays
+  [[nodiscard]] Status check(Stream stream, double deadline_s = -1) noexcept;
 
   /// @return kOk: complete; kPending; kStale; or the error of the call
   [[nodiscard]] Status test(const Ticket& ticket) noexcept;

@@ -25,7 +25,7 @@ CUDA_HEADER = re.compile(r"^(cuda|cub/|thrust/|nvml|nccl|cupti|cooperative_group
 # What a worker runs has no OS, allocation or exceptions: freestanding headers, and <atomic> in the CPU memory operations.
 DEVICE_STD = {"array", "atomic", "bit", "climits", "cmath", "compare", "concepts", "cstddef", "cstdint", "cstring", "limits",
               "span", "tuple", "type_traits", "utility", "version", "emmintrin.h", "immintrin.h", "xmmintrin.h"}
-PUBLIC = re.compile(r"^(device/ringbell_\w+\.hpp|runtime/ringbell\.h(pp)?)$")
+PUBLIC = re.compile(r"^((device|host)/ringbell_\w+\.hpp|runtime/ringbell\.h(pp)?)$")
 # Public types (device/ringbell_*.hpp) are what applications see: they may use the standard library.
 DEVICE_EXEMPT = re.compile(r"^device/(ringbell_\w+\.hpp|cuda/)|_cpu\.hpp$|\.cuh$|\.cu$")
 
@@ -36,7 +36,7 @@ def check_text(name, text, exists):
     layer = name.split("/")[0]
     for kind, target in INCLUDE.findall(text):
         if kind == '"':
-            if "/" not in target and PUBLIC.search(name) and exists(f"device/{target}"):
+            if "/" not in target and PUBLIC.search(name) and (exists(f"device/{target}") or exists(f"host/{target}")):
                 continue  # public headers stand beside each other when installed
             if "/" not in target:
                 errors.append(f"{name}: \"{target}\": quoted includes go by path from the root")

@@ -33,7 +33,8 @@ int load_resident_kernel(unsigned threads, KernelFigures* figures) noexcept;
 
 /// One cooperative launch of one CTA, in the default memory-sync domain: publish_completion relies on it. Returns when
 /// it is queued. @param threads multiple of 32, kMinResidentThreads to kMaxResidentThreads
-int launch_resident_kernel(const WorkerContext& context, std::uint64_t generation, unsigned threads,
+/// @param stays false: the worker leaves after a call, and no cooperative launch is asked of the device
+int launch_resident_kernel(const WorkerContext& context, std::uint64_t generation, unsigned threads, bool stays,
                            CUstream_st* stream) noexcept;
 
 struct FaultPlan;  // device/mem/ops_fault.hpp

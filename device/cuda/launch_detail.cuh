@@ -26,6 +26,20 @@ int load_kernel(void (*kernel)(Arguments...), unsigned threads, KernelFigures* f
   return static_cast<int>(error);
 }
 
+/// One CTA. @param attribute may be null
+template <class... Arguments>
+int launch_one_cta(void (*kernel)(Arguments...), unsigned threads, cudaStream_t stream, cudaLaunchAttribute* attribute,
+                   Arguments... arguments) noexcept {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(1);
+  config.blockDim = dim3(threads);
+  config.stream = stream;
+  config.attrs = attribute;
+  config.numAttrs = attribute == nullptr ? 0 : 1;
+  void* values[] = {static_cast<void*>(&arguments)...};
+  return static_cast<int>(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), values));
+}
+
 /// Cooperative: the launch is refused, and not half started, where the CTAs cannot all be resident.
 template <class... Arguments>
 int launch_cooperative(void (*kernel)(Arguments...), unsigned ctas, unsigned threads, cudaStream_t stream,

@@ -27,8 +27,9 @@ int load_resident_kernel(unsigned threads, KernelFigures* figures) noexcept {
   return load_kernel(ringbell_resident, threads, figures);
 }
 
-int launch_resident_kernel(const WorkerContext& context, std::uint64_t generation, unsigned threads,
+int launch_resident_kernel(const WorkerContext& context, std::uint64_t generation, unsigned threads, bool stays,
                            CUstream_st* stream) noexcept {
+  if (!stays) return launch_one_cta(ringbell_resident, threads, stream, nullptr, context, generation);
   return launch_cooperative(ringbell_resident, 1, threads, stream, context, generation);
 }
 

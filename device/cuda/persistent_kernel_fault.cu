@@ -5,29 +5,15 @@
 // other has no trace of it. Not held to the register budget.
 #include <cuda_runtime.h>
 
+#include "device/cuda/fault_hook.cuh"
 #include "device/cuda/launch.hpp"
 #include "device/cuda/launch_detail.cuh"
 #include "device/group/group_cuda.cuh"
 #include "device/mem/ops_cuda.cuh"
-#include "device/mem/ops_fault.hpp"
 #include "device/worker/loop.hpp"
 
 namespace ringbell::device {
 namespace {
-
-/// The plan of the CTA's rank; models FaultOps' Hook.
-struct CudaFaultHook {
-  __device__ static FaultPlan*& slot() {
-    __shared__ FaultPlan* the_plan;
-    return the_plan;
-  }
-  __device__ static FaultPlan* plan() { return slot(); }
-  __device__ static std::uint64_t count_publish(FaultPlan& plan) {
-    return atomicAdd(reinterpret_cast<unsigned long long*>(&plan.published), 1ull) + 1;
-  }
-};
-using CudaFaultOps = FaultOps<CudaOps, CudaFaultHook>;
-static_assert(MemOps<CudaFaultOps>);
 
 __global__ void __launch_bounds__(kMaxResidentThreads, 1)
     ringbell_resident_fault(const __grid_constant__ WorkerContext ctx, std::uint64_t generation, FaultPlan* plan) {

@@ -23,6 +23,7 @@ struct GroupShared {
   ParkReason park_after;        // the operation just run asks to park; written by the header team
   std::uint32_t failure_taken;  // first failing lane claims the record
   WaitRecord failure;
+  bool told_slow;  // a wait of the launch has told the host that it is slow; only set
   std::uint64_t published_bytes;
   std::uint64_t launch_ns;
   bool alone;      // see Group::alone

@@ -129,6 +129,10 @@ RINGBELL_HD inline CommandKind command_kind(const Quad q[kCommandQuads]) {
   return static_cast<CommandKind>(q[3].lo & 0xff);
 }
 
+RINGBELL_HD inline bool command_ends_burst(const Quad q[kCommandQuads]) {
+  return (q[3].lo >> 8 & kFlagLastOfBurst) != 0;
+}
+
 /// Bytes of the message of a command as it came, and lines of its wire format in a chunk (65535: or more).
 RINGBELL_HD inline std::uint64_t command_bytes(const Quad q[kCommandQuads], std::uint64_t count) {
   return count << (q[3].hi >> 16 & 3);

@@ -53,12 +53,12 @@ struct alignas(kCacheLineBytes) HostControlLine {
   std::uint64_t abort_code;  // AbortCode word; 0 = none (edge kAbort)
 };
 
-enum class WaitFor : std::uint8_t { kNothing = 0, kLine = 1, kTail = 2, kCredit = 3, kHeader = 4 };
+enum class WaitFor : std::uint8_t { kNothing = 0, kLine = 1, kTail = 2, kCredit = 3, kHeader = 4, kTurn = 5 };
 
 /// What a wait is about. memory: control block. writer: worker; written once a wait has lasted 1 ms, and for a failure.
 struct alignas(kCacheLineBytes) WaitRecord {
   std::uint64_t seq;
-  std::uint64_t expected;
+  std::uint64_t expected;  // kMismatch: the numbers of the two ranks' calls
   std::uint64_t seen;
   std::uint64_t since_ns;  // worker clock
   std::uint32_t step;
@@ -74,11 +74,16 @@ struct alignas(kCacheLineBytes) WaitRecord {
 };
 static_assert(sizeof(WaitRecord) == kCacheLineBytes);
 
-struct alignas(kPageBytes) ControlBlock {
-  StateLine state;
-  HostControlLine control;
-  WaitRecord slow_wait;  // who everybody waits for
+/// memory: control block. writer: the worker of the way. reader: its host.
+struct WayRecords {
+  WaitRecord slow_wait;  // who everybody waits for; the stream way takes it back when the wait has ended
   WaitRecord failure;    // why it broke
+};
+
+struct alignas(kPageBytes) ControlBlock {
+  StateLine state;  // of the host way's worker
+  HostControlLine control;
+  WayRecords way[kWays];
 };
 static_assert(sizeof(ControlBlock) == kPageBytes);
 

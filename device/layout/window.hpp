@@ -30,6 +30,7 @@ struct alignas(kCacheLineBytes) AbortLine {
   std::uint64_t theirs;   // what `peer` had
   std::uint64_t my_call;  // the packed dtype, operation, algorithm, protocol of both
   std::uint64_t peer_call;
+  std::uint64_t peer_seq;  // kMismatch: the number of the peer's call
 };
 /// memory: the receiver's window. writer: the one source rank. reader: the owner. 16 x {4 bytes data, 4 bytes flag}.
 struct alignas(kCacheLineBytes) HeaderLine {
@@ -78,6 +79,11 @@ struct WindowLayout {
     return wire == 0 ? ll_slot(channel, epoch) : wire == 1 ? ll128_slot(channel, epoch) : simple_slot(channel, epoch);
   }
   RINGBELL_HD constexpr std::uint64_t total_bytes() const { return simple_slot(channels, 0); }
+  // A window holds a whole region for each way, one behind the other.
+  RINGBELL_HD constexpr std::uint64_t way_bytes() const {
+    return (total_bytes() + kPageBytes - 1) / kPageBytes * kPageBytes;
+  }
+  RINGBELL_HD constexpr std::uint64_t window_bytes() const { return kWays * way_bytes(); }
 };
 
 inline constexpr std::uint32_t kSlotGranuleBytes = 1920;  // 16 LL128 lines: slots of every format stay line-aligned

@@ -22,6 +22,7 @@ enum class Edge {
   kSlotFill,    // lanes of one worker: all have filled a slot before one of them counts it
   kOpStart,     // lanes of one worker: the command is in shared storage before any of them reads it
   kOpEnd,       // lanes of one worker: all are done with an operation before it completes and before the next starts
+  kTurn,        // launched call -> the next one: what a call keeps before the turn is free again
   kStart,       // executor -> worker: launch arguments and restored state before the worker runs
 };
 

@@ -53,6 +53,10 @@ struct CpuOps {
     return ref(word).compare_exchange_strong(expected, desired, std::memory_order_acq_rel);
   }
 
+  static bool compare_exchange_acquire(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired, Edge) {
+    return compare_exchange(word, expected, desired);
+  }
+
   static void publish_ll(LlLine* line, LlWords words) {
     store_relaxed(&line->word[0], words.word[0]);
     store_relaxed(&line->word[1], words.word[1]);

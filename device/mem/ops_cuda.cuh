@@ -48,6 +48,17 @@ struct CudaOps {
   // Park: state then queue, against the host's queue then state. Only a full fence keeps a store before a later load.
   __device__ static void fence_seq_cst(Edge) { asm volatile("fence.sc.sys;" : : : "memory"); }
 
+  // Own device memory, and only kernels of this GPU ask.
+  __device__ static bool compare_exchange_acquire(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired,
+                                                  Edge) {
+    std::uint64_t found;
+    asm volatile("atom.acquire.gpu.global.cas.b64 %0, [%1], %2, %3;"
+                 : "=l"(found)
+                 : "l"(global(word)), "l"(expected), "l"(desired)
+                 : "memory");
+    return found == expected;
+  }
+
   // --- LL: each half of the vector is one atomic 8-byte access, which is all that the flag in it needs.
   __device__ static void publish_ll(LlLine* line, LlWords words) { store_v2(line, words.word[0], words.word[1]); }
   __device__ static LlWords read_ll(const LlLine* line) {

@@ -23,6 +23,36 @@ void publish_command(CommandSlot* queue, std::uint32_t depth, std::uint64_t seq,
   }
 }
 
+/// The store that makes a command whole. Somebody else's: a stream's, when it has come to the call.
+struct LastStore {
+  std::uint64_t* word;
+  std::uint64_t value;
+};
+
+/// All of publish_command but its last store. Until that is made, neither worker nor park sees more than an empty slot:
+/// what is not ready costs nothing in the poll, and holds up no park (command_arriving asks for all four).
+template <class M>
+LastStore publish_all_but_last(CommandSlot* queue, std::uint32_t depth, std::uint64_t seq, const Command& command) {
+  CommandSlot& slot = queue[seq & (depth - 1)];
+  const std::uint32_t flag = command_flag(seq);
+  constexpr unsigned kLast = kCommandQuads - 1;
+  for (unsigned i = 0; i < kLast; ++i) {
+    const Quad quad = command_pack(command, i, flag);
+    M::store_relaxed(&slot.quad[i].lo, quad.lo);
+    M::store_release(&slot.quad[i].hi, quad.hi, Edge::kCommand);
+  }
+  const Quad last = command_pack(command, kLast, flag);
+  M::store_relaxed(&slot.quad[kLast].lo, last.lo);
+  return {&slot.quad[kLast].hi, last.hi};
+}
+
+/// Is command `seq` whole?
+template <class M>
+bool command_is_ready(const CommandSlot* queue, std::uint32_t depth, std::uint64_t seq) {
+  const std::uint64_t last = M::load_acquire(&queue[seq & (depth - 1)].quad[kCommandQuads - 1].hi, Edge::kCommand);
+  return static_cast<std::uint32_t>(last >> 32) == command_flag(seq);
+}
+
 enum class LaunchRight : std::uint8_t {
   kNotNeeded,  // the worker runs, or somebody else launches it
   kMine,       // the caller must launch generation `launched`, or give the right back

@@ -44,16 +44,30 @@ struct WorkerContext {
   std::uint32_t ring_index;  // position on the ring; chunks are numbered by it
   std::uint32_t queue_depth;
   WindowLayout layout;
+  std::uint32_t way;             // kHostWay or kStreamWay
   ControlBlock* control;         // host memory
   CommandSlot* queue;            // host memory
   Completion* completions;       // host memory
   Persistent* persistent;        // own memory
-  std::byte* window[kMaxRanks];  // every rank's window as mapped here; [rank] is the own one
+  std::byte* window[kMaxRanks];  // the way's region of every rank's window, as mapped here; [rank] is the own one
   std::uint64_t idle_park_ns;
   std::uint64_t lease_ns;
   std::uint64_t timeout_ns;  // of one wait inside an operation; 0 = for ever
 };
 static_assert(std::is_trivially_copyable_v<WorkerContext>);
+
+/// The context of the stream way, from the host way's. @param persistent what launched calls keep
+RINGBELL_HD inline WorkerContext stream_context(const WorkerContext& host, Persistent* persistent) {
+  WorkerContext ctx = host;
+  ctx.way = kStreamWay;
+  ctx.queue = nullptr;
+  ctx.completions = nullptr;
+  ctx.persistent = persistent;
+  ctx.lease_ns = ~0ull;  // a launch is one call
+  for (std::uint32_t rank = 0; rank < host.world; ++rank)
+    ctx.window[rank] = host.window[rank] + host.layout.way_bytes();
+  return ctx;
+}
 
 inline constexpr unsigned kHeaderWords = 10;
 

@@ -15,7 +15,8 @@
 namespace ringbell::device {
 
 inline constexpr unsigned kHeaderPark = 9;       // the one word that may differ: "my lease is over"
-inline constexpr unsigned kHeaderFirstCall = 2;  // words before it are the issue number: told, not compared
+inline constexpr unsigned kHeaderFirstCall = 2;  // words before it are the call's number: told, not compared
+inline constexpr unsigned kHeaderChannels = 8;   // and, of the stream way, 24 bits of the call's number
 
 /// dtype, op, algorithm, protocol in one word, as in the header.
 RINGBELL_HD constexpr std::uint32_t header_call(const Operation& op) {
@@ -34,7 +35,7 @@ RINGBELL_HD inline void write_header(Operation* op) {
   op->header[5] = command.chunk_bytes;
   op->header[6] = static_cast<std::uint32_t>(command.tag);
   op->header[7] = static_cast<std::uint32_t>(command.tag >> 32);
-  op->header[8] = command.channels;
+  op->header[kHeaderChannels] = command.channels;
 }
 
 template <class M>

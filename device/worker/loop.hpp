@@ -52,7 +52,7 @@ RINGBELL_TARGET void unpack_operation(const WorkerContext& ctx, G& g) {
   op.seq = shared.persistent.next_seq;
   shared.failure_taken = 0;
   shared.published_bytes = 0;
-  shared.park_after = ParkReason::kNone;
+  shared.park_after = command_ends_burst(shared.command_quad) ? ParkReason::kBurstEnd : ParkReason::kNone;
   if (command_kind(shared.command_quad) != CommandKind::kAllReduce) {
     op.command.kind = CommandKind::kNop;  // the rest stays: what is laid out ahead is for another call like the last
     op.command.flags = 0;
@@ -68,7 +68,6 @@ RINGBELL_TARGET void unpack_operation(const WorkerContext& ctx, G& g) {
   op.bytes = bytes;
   op.index = shared.persistent.op_index;
   op.step = 0;
-  if ((command.flags & kFlagLastOfBurst) != 0) shared.park_after = ParkReason::kBurstEnd;
   write_header(&op);
   shared.lanes = lanes_to_take(g, command.protocol, command_lines(shared.command_quad));
   shared.alone = shared.lanes == g.team_lanes() && (ctx.world == 1 || g.all_lanes() == g.team_lanes());
@@ -189,10 +188,14 @@ RINGBELL_TARGET Status run_operation(const WorkerContext& ctx, G& g) {
 template <class M, Group G>
 RINGBELL_TARGET void raise_abort(const WorkerContext& ctx, G& g, std::uint64_t code) {
   const WaitRecord& failure = g.shared().failure;
-  for (unsigned peer = 0; peer < ctx.world; ++peer) {
+  for (unsigned at = 0; at < kWays * ctx.world; ++at) {
+    const unsigned peer = at / kWays;
     if (peer == ctx.rank) continue;
-    auto* line = reinterpret_cast<AbortLine*>(ctx.window[peer] + WindowLayout::abort_offset(ctx.rank));
+    // Calls of the other way wait for this rank, too.
+    std::byte* region = ctx.window[peer] - ctx.way * ctx.layout.way_bytes() + at % kWays * ctx.layout.way_bytes();
+    auto* line = reinterpret_cast<AbortLine*>(region + WindowLayout::abort_offset(ctx.rank));
     M::store_relaxed(&line->seq, failure.seq);
+    M::store_relaxed(&line->peer_seq, failure.seen);
     M::store_relaxed(&line->mine, failure.my_count);
     M::store_relaxed(&line->theirs, failure.peer_count);
     M::store_relaxed(&line->my_call, failure.mine);
@@ -245,7 +248,7 @@ RINGBELL_TARGET Verdict end_operation(const WorkerContext& ctx, G& g, Status sta
   }
   // The first lane that failed wrote why; the others only left with it.
   if (shared.failure_taken != 0) status = shared.failure.status;
-  publish_record<M>(shared.failure, &ctx.control->failure);
+  publish_record<M>(shared.failure, &ctx.control->way[ctx.way].failure);
   raise_abort<M>(ctx, g, abort_code(status, shared.failure.reporter, shared.failure.peer));
   complete<M>(ctx, g, status);
   leave_broken<M>(ctx, g);

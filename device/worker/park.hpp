@@ -12,14 +12,15 @@
 
 namespace ringbell::device {
 
-/// True if any quad of command `seq` is in its slot.
+/// True if command `seq` is whole in its slot. The host has stored all four quads before its fence; of a call that
+/// comes after a point in a stream the last one is stored when the stream is there.
 template <class M>
 RINGBELL_TARGET bool command_arriving(const WorkerContext& ctx, std::uint64_t seq) {
   const CommandSlot& slot = ctx.queue[seq & (ctx.queue_depth - 1)];
   for (unsigned i = 0; i < kCommandQuads; ++i) {
-    if (command_quad_ready(M::read_command_quad(&slot.quad[i], Edge::kPark), command_flag(seq))) return true;
+    if (!command_quad_ready(M::read_command_quad(&slot.quad[i], Edge::kPark), command_flag(seq))) return false;
   }
-  return false;
+  return true;
 }
 
 /// Worker, one lane. Saves what must survive and says PARKED, unless a command came in time and `reason` yields to it.

@@ -12,7 +12,7 @@
 
 namespace ringbell::device {
 
-inline constexpr std::uint64_t kSlowWaitUs = 1000;  // a wait this long is told in ControlBlock::slow_wait
+inline constexpr std::uint64_t kSlowWaitUs = 1000;  // a wait this long is told in WayRecords::slow_wait
 inline constexpr std::uint64_t kHostPollUs = 50;    // the host's abort word crosses PCIe: not more often than this
 
 /// What a wait is for; told when it is slow or fails.
@@ -69,7 +69,7 @@ RINGBELL_TARGET RINGBELL_NOINLINE void publish_slow_wait(const WorkerContext& ct
                                                          std::uint64_t since_ns) {
   name_absent<M>(ctx, g, &awaited);
   const Operation& op = g.shared().op;
-  auto* words = reinterpret_cast<std::uint64_t*>(&ctx.control->slow_wait);
+  auto* words = reinterpret_cast<std::uint64_t*>(&ctx.control->way[ctx.way].slow_wait);
   const auto word = [words](std::size_t offset) { return &words[offset / 8]; };
   M::store_relaxed(word(offsetof(WaitRecord, valid)), 0);
   M::store_relaxed(word(offsetof(WaitRecord, seq)), op.seq);
@@ -84,6 +84,7 @@ RINGBELL_TARGET RINGBELL_NOINLINE void publish_slow_wait(const WorkerContext& ct
   M::store_relaxed(word(offsetof(WaitRecord, my_count)), op.command.count);
   M::store_relaxed(word(offsetof(WaitRecord, peer_count)), op.command.count);
   M::store_release(word(offsetof(WaitRecord, valid)), op.seq + 1, Edge::kAbort);
+  g.shared().told_slow = true;
 }
 static_assert(offsetof(WaitRecord, step) % 8 == 0 && offsetof(WaitRecord, peer) == offsetof(WaitRecord, step) + 4 &&
               offsetof(WaitRecord, what) == offsetof(WaitRecord, step) + 5 &&
@@ -140,12 +141,16 @@ RINGBELL_TARGET RINGBELL_NOINLINE void record_failure(const WorkerContext& ctx, 
   const unsigned teller = code >> kToldByShift;
   if (teller != kMaxRanks) {
     const auto* line = reinterpret_cast<const AbortLine*>(ctx.window[ctx.rank] + WindowLayout::abort_offset(teller));
+    record.expected = M::load_relaxed(&line->seq);
+    record.seen = M::load_relaxed(&line->peer_seq);
     record.my_count = M::load_relaxed(&line->mine);
     record.peer_count = M::load_relaxed(&line->theirs);
     record.mine = M::load_relaxed(&line->my_call);
     record.theirs = M::load_relaxed(&line->peer_call);
   } else if (record.reporter == ctx.rank) {
     const HeaderLine* line = header_line<M>(ctx, op, record.peer);
+    record.expected = op.seq;
+    record.seen = (M::load_relaxed(&line->word[0]) & 0xffffffffu) | M::load_relaxed(&line->word[1]) << 32;
     record.peer_count = (M::load_relaxed(&line->word[2]) & 0xffffffffu) | M::load_relaxed(&line->word[3]) << 32;
     record.theirs = M::load_relaxed(&line->word[4]) & 0xffffffffu;
   }

@@ -42,7 +42,7 @@ Result run_calls(Protocol protocol, FaultPlan plan, std::uint64_t count, int cal
         for (std::uint64_t i = 0; i < count; ++i) result.wrong += out[r][i] != in[0][i] + in[1][i] ? 1 : 0;
       }
     }
-    for (unsigned r = 0; r < 2; ++r) result.failures.push_back(world.control(r).failure);
+    for (unsigned r = 0; r < 2; ++r) result.failures.push_back(world.control(r).way[device::kHostWay].failure);
   }
   result.published = plan.published;
   return result;

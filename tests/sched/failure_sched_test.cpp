@@ -34,7 +34,7 @@ class FailureSched : public testing::TestWithParam<std::tuple<Protocol, unsigned
 
 std::string check_counts(SchedWorld& world, std::uint64_t a, std::uint64_t b) {
   for (unsigned r = 0; r < world.config().ranks; ++r) {
-    const WaitRecord& record = world.rank(r).ctx.control->failure;
+    const WaitRecord& record = world.rank(r).ctx.control->way[device::kHostWay].failure;
     const bool named =
         (record.my_count == a && record.peer_count == b) || (record.my_count == b && record.peer_count == a);
     if (record.status == Status::kMismatch && record.valid == record.seq + 1 && record.seq == 1 && named) continue;
@@ -146,13 +146,13 @@ TEST_P(FailureSched, TimeoutNamesThePeerThatIsAwaited) {
   self = &world;
   world.check_after([missing](SchedWorld& w) -> std::string {
     for (unsigned r = 0; r < w.config().ranks; ++r) {
-      const WaitRecord& record = w.rank(r).ctx.control->failure;
+      const WaitRecord& record = w.rank(r).ctx.control->way[device::kHostWay].failure;
       const bool right =
           record.status == Status::kTimeout && record.what != device::WaitFor::kNothing && record.seq == 1;
       if (!right) return "rank " + std::to_string(r) + " has no record of its time-out";
     }
     // Rank 0 waits for a line or credit of a neighbour, or for the header of any peer; with two ranks there is one.
-    const WaitRecord& first = w.rank(0).ctx.control->failure;
+    const WaitRecord& first = w.rank(0).ctx.control->way[device::kHostWay].failure;
     return first.reporter != 0 || (first.peer != 0 && (w.config().ranks > 2 || first.peer == missing))
                ? ""
                : "rank 0 blames rank " + std::to_string(first.peer) + ", rank " + std::to_string(missing) +

@@ -139,14 +139,15 @@ std::string suite_failure(const std::vector<AllReduceCase>& cases, const std::ve
 }
 
 std::vector<SuiteResult> run_on_threads(int world, const Config& config, const std::vector<AllReduceCase>& cases,
-                                        std::uint64_t seed, double limit_s) {
+                                        std::uint64_t seed, double limit_s,
+                                        const std::function<CallWay()>& way_of_rank) {
   const PlanBasis basis = plan_basis(world, DeviceKind::kCpu, config.slot_bytes);
   return run_ranks(
       world, config,
       [&](Communicator& comm) {
         HostBuffer in;
         HostBuffer out;
-        return run_cases(comm, cases, seed, basis, in, out);
+        return run_cases(comm, cases, seed, basis, in, out, way_of_rank());
       },
       limit_s);
 }

@@ -7,6 +7,7 @@
 #define RINGBELL_TESTS_SUPPORT_ALL_REDUCE_CASES_HPP_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -56,12 +57,20 @@ struct SuiteResult {
   std::string failure;                ///< "" or the first one
 };
 
+/// Makes one call and waits for its result.
+using CallWay =
+    std::function<Status(Communicator&, const void* in, void* out, const AllReduceCase& c, const CallOptions& options)>;
+inline Status call_by_host(Communicator& comm, const void* in, void* out, const AllReduceCase& c,
+                           const CallOptions& options) {
+  return comm.wait(comm.all_reduce(in, out, c.count, c.dtype, c.op, options));
+}
+
 /// Runs all cases as this rank; case i is compared with the reference on rank i mod world and hashed on every rank.
 /// Buffer has reset(bytes, shift), data(), write(from), read(to), poison() and damage() as HostBuffer, and keeps its
 /// memory over reset.
 template <class Buffer>
 SuiteResult run_cases(Communicator& comm, const std::vector<AllReduceCase>& cases, std::uint64_t seed,
-                      const PlanBasis& basis, Buffer& in, Buffer& out) {
+                      const PlanBasis& basis, Buffer& in, Buffer& out, const CallWay& call = call_by_host) {
   SuiteResult result;
   std::vector<std::byte> input;
   std::vector<std::byte> got;
@@ -88,9 +97,7 @@ SuiteResult run_cases(Communicator& comm, const std::vector<AllReduceCase>& case
     }
     CallOptions options;
     options.protocol = c.protocol;
-    const Ticket ticket =
-        comm.all_reduce(in_place ? out.data() : in.data(), out.data(), c.count, c.dtype, c.op, options);
-    const Status status = comm.wait(ticket);
+    const Status status = call(comm, in_place ? out.data() : in.data(), out.data(), c, options);
     if (status != Status::kOk) return fail(c, std::string(status_name(status)) + ": " + comm.last_error());
     out.read(got.data());
     result.hashes.push_back(hash_bytes(got.data(), bytes));
@@ -116,8 +123,9 @@ SuiteResult run_cases(Communicator& comm, const std::vector<AllReduceCase>& case
 std::string suite_failure(const std::vector<AllReduceCase>& cases, const std::vector<SuiteResult>& results);
 
 /// The suite on CPU threads: one communicator, all cases.
-std::vector<SuiteResult> run_on_threads(int world, const Config& config, const std::vector<AllReduceCase>& cases,
-                                        std::uint64_t seed, double limit_s = 60);
+std::vector<SuiteResult> run_on_threads(
+    int world, const Config& config, const std::vector<AllReduceCase>& cases, std::uint64_t seed, double limit_s = 60,
+    const std::function<CallWay()>& way_of_rank = [] { return call_by_host; });
 
 }  // namespace ringbell::test
 

@@ -48,6 +48,9 @@ struct SchedOps {
   static bool compare_exchange(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired) {
     return SchedModel::memory->compare_exchange(word, expected, desired);
   }
+  static bool compare_exchange_acquire(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired, Edge) {
+    return SchedModel::memory->compare_exchange(word, expected, desired);
+  }
 
   static void publish_ll(device::LlLine* line, device::LlWords words) {
     store(&line->word[0], words.word[0], Visible::kAnyTime, "publish_ll");

@@ -60,7 +60,7 @@ std::uint64_t first_seed() { return number_of("RINGBELL_SEED", 1); }
 SchedWorld::SchedWorld(WorldConfig config, RunWorker run)
     : config_(std::move(config)),
       run_(run),
-      memory_(scheduler_, config_.ranks * (config_.layout.total_bytes() + (64u << 10) + 4 * kUserBytes)),
+      memory_(scheduler_, config_.ranks * (config_.layout.window_bytes() + (64u << 10) + 4 * kUserBytes)),
       ranks_(config_.ranks) {
   for (unsigned r = 0; r < config_.ranks; ++r) make_rank(r);
   for (unsigned r = 0; r < config_.ranks; ++r) {
@@ -73,7 +73,7 @@ void SchedWorld::make_rank(unsigned r) {
   const std::string name = "rank" + std::to_string(r) + ".";
   // Formats that share bytes (channels = 0) still need room for one channel of the widest.
   const device::WindowLayout& layout = config_.layout;
-  const std::uint64_t window_bytes = layout.slots_begin() + layout.slots * (layout.ll_slot_bytes() * 4);
+  const std::uint64_t window_bytes = layout.window_bytes();
   std::byte* control = memory_.allocate(name + "control", device::control_bytes(config_.queue_depth), 128);
   rank.ctx.control = reinterpret_cast<ControlBlock*>(control);
   rank.ctx.queue = reinterpret_cast<device::CommandSlot*>(control + device::queue_offset());

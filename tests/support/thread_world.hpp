@@ -105,7 +105,7 @@ class ThreadWorld {
   void make(Rank& rank, unsigned r, std::uint64_t first_epoch, std::uint64_t timeout_ns) {
     const auto world = static_cast<unsigned>(ranks_.size());
     rank.control = pages(device::control_bytes(kDepth));
-    rank.window = pages(kLayout.total_bytes());
+    rank.window = pages(kLayout.window_bytes());
     rank.persistent.next_seq = rank.persistent.op_index = seq_ = first_epoch;
     const auto set = [&](std::uint64_t offset) { std::memcpy(rank.window.get() + offset, &first_epoch, 8); };
     for (unsigned wire = 0; wire < device::kWireFormats; ++wire) {

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "device/mem/ops_cpu.hpp"
+#include "device/queue/producer.hpp"
 
 namespace ringbell {
 namespace {
@@ -36,6 +37,15 @@ class FakeExecutor final : public host::Executor {
   }
   Status health() noexcept override { return health_status; }
   std::string error_text() const override { return "the fake refuses"; }
+  std::string residency_refusal() const override { return {}; }
+  Status check_stream(Stream, host::StreamUse) noexcept override { return Status::kOk; }
+  Status launch_call(Stream, const device::LaunchedCall&) noexcept override { return Status::kOk; }
+  Status write_after(Stream, std::uint64_t* word, std::uint64_t value) noexcept override {
+    writes.emplace_back(word, value);
+    return write_status;
+  }
+  Status await_stream(Stream, host::Deadline) noexcept override { return Status::kOk; }
+  bool close_launched(host::Deadline) noexcept override { return true; }
   bool at_rest() noexcept override { return resting; }
   Status check_range(const void*, std::uint64_t, host::PointerInfo*) noexcept override { return Status::kOk; }
   void forget(const void*) noexcept override {}
@@ -44,6 +54,8 @@ class FakeExecutor final : public host::Executor {
 
   device::ControlBlock* control = nullptr;
   std::vector<std::uint64_t> launched;
+  std::vector<std::pair<std::uint64_t*, std::uint64_t>> writes;  // asked of streams, not made
+  Status write_status = Status::kOk;
   Status launch_status = Status::kOk;
   std::atomic<Status> health_status{Status::kOk};
   std::atomic<bool> resting{true};
@@ -65,6 +77,19 @@ class CallQueueTest : public testing::Test {
     EXPECT_EQ(submit(&ticket), Status::kOk);
     return ticket;
   }
+  Ticket submitted_after() {
+    device::Command command{};
+    command.kind = device::CommandKind::kNop;
+    command.protocol = Protocol::kLL;
+    const After after = Stream{nullptr};
+    Ticket ticket;
+    EXPECT_EQ(queue_.submit({&command, 1}, &ticket, &after), Status::kOk);
+    return ticket;
+  }
+  /// What the stream does when it gets there.
+  void make_write(std::size_t i) {
+    CpuOps::store_release(executor_.writes[i].first, executor_.writes[i].second, Edge::kCommand);
+  }
   void complete(std::uint64_t seq, Status status = Status::kOk, std::uint64_t bytes = 0) {
     device::Completion& line = completions_[seq % kDepth];
     CpuOps::store_relaxed(&line.info, bytes);
@@ -74,10 +99,10 @@ class CallQueueTest : public testing::Test {
     CpuOps::store_release(&control_.state.state, device::state_word(generation, residency, reason), Edge::kState);
   }
   void record(Status status, std::uint64_t seq) {
-    control_.failure.status = status;
-    control_.failure.seq = seq;
-    control_.failure.peer = 3;
-    control_.failure.valid = seq + 1;
+    control_.way[device::kHostWay].failure.status = status;
+    control_.way[device::kHostWay].failure.seq = seq;
+    control_.way[device::kHostWay].failure.peer = 3;
+    control_.way[device::kHostWay].failure.valid = seq + 1;
   }
 
   device::ControlBlock control_{};
@@ -102,6 +127,59 @@ TEST_F(CallQueueTest, CommandsStandInTheirSlotsWithTheirFlags) {
     complete(seq);
     EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kOk);
   }
+}
+
+TEST_F(CallQueueTest, ACommandAfterAStreamIsWholeAndLaunchesOnlyWhenTheStreamHasStored) {
+  const Ticket ticket = submitted_after();
+  ASSERT_EQ(executor_.writes.size(), 1u);
+  EXPECT_TRUE(executor_.launched.empty());
+  EXPECT_FALSE(device::command_is_ready<CpuOps>(slots_, kDepth, ticket.seq));
+  EXPECT_TRUE(queue_.stores_pending());
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(queue_.test(ticket), Status::kPending);
+    EXPECT_TRUE(queue_.keep_going());
+  }
+  EXPECT_TRUE(executor_.launched.empty());
+  make_write(0);
+  EXPECT_FALSE(queue_.stores_pending());
+  for (const device::Quad& quad : slots_[0].quad) {
+    EXPECT_TRUE(device::command_quad_ready(quad, device::command_flag(0)));
+  }
+  EXPECT_EQ(queue_.test(ticket), Status::kPending);
+  EXPECT_EQ(executor_.launched, std::vector<std::uint64_t>{1});
+  complete(0);
+  EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kOk);
+  EXPECT_FALSE(queue_.keep_going());
+}
+
+TEST_F(CallQueueTest, ACommandBehindOneThatIsNotReadyLaunchesNothing) {
+  (void)submitted_after();
+  (void)submitted();
+  EXPECT_TRUE(queue_.keep_going());
+  EXPECT_TRUE(executor_.launched.empty());
+  make_write(0);
+  EXPECT_TRUE(queue_.keep_going());
+  EXPECT_EQ(executor_.launched.size(), 1u);
+}
+
+TEST_F(CallQueueTest, AnOldLapsCommandIsNotTakenForOneThatIsNotReadyYet) {
+  for (std::uint64_t lap = 0; lap < 3; ++lap) {
+    for (std::uint64_t i = 0; i < kDepth; ++i) {
+      const Ticket ticket = submitted_after();
+      EXPECT_FALSE(device::command_is_ready<CpuOps>(slots_, kDepth, ticket.seq));
+      make_write(executor_.writes.size() - 1);
+      EXPECT_TRUE(device::command_is_ready<CpuOps>(slots_, kDepth, ticket.seq));
+      complete(ticket.seq);
+      EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kOk);
+    }
+  }
+}
+
+TEST_F(CallQueueTest, AStreamThatCannotStoreBreaksTheQueue) {
+  executor_.write_status = Status::kSystem;
+  (void)submitted_after();
+  EXPECT_EQ(queue_.broken_status(), Status::kSystem);
+  EXPECT_NE(queue_.broken_text().find("the fake refuses"), std::string::npos);
 }
 
 TEST_F(CallQueueTest, IsFullAtItsDepthAndHasRoomAgainAsSoonAsTheOldestCompletes) {

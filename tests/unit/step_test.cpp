@@ -17,7 +17,7 @@ constexpr WindowLayout kLayout{1920, 4, 1};
 struct StepTest : testing::Test {
   WorkerContext ctx{};
   Operation op{};
-  std::vector<std::byte> windows = std::vector<std::byte>(2 * kLayout.total_bytes());
+  std::vector<std::byte> windows = std::vector<std::byte>(2 * kLayout.window_bytes());
   Link links[kWireFormats];
   std::uint64_t first_ = 0;
 
@@ -27,7 +27,8 @@ struct StepTest : testing::Test {
     ctx.ring_next = (index + 1) % world;
     ctx.ring_prev = (index + world - 1) % world;
     ctx.layout = kLayout;
-    for (std::uint32_t r = 0; r < world; ++r) ctx.window[r] = windows.data() + (r == index ? kLayout.total_bytes() : 0);
+    for (std::uint32_t r = 0; r < world; ++r)
+      ctx.window[r] = windows.data() + (r == index ? kLayout.window_bytes() : 0);
     for (unsigned wire = 0; wire < kWireFormats; ++wire) links[wire] = make_link(ctx, wire);
     op.command.protocol = protocol;
     op.command.chunk_bytes = chunk;

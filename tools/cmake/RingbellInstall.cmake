@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The ringbell authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# libringbell.so, the flat public headers (runtime/ringbell.hpp, device/ringbell_*.hpp) and the CMake package. The headers
+# libringbell.so, the flat public headers (runtime/ringbell.hpp, device/ringbell_*.hpp, host/ringbell_*.hpp) and the CMake package. The headers
 # are written flat (an include of device/ringbell_types.hpp becomes ringbell_types.hpp) into the build folder and installed from there. As a script (-P)
 # it is the step that flattens one header.
 if(CMAKE_SCRIPT_MODE_FILE)
   file(READ "${INPUT}" text)
-  string(REGEX REPLACE "#include \"(device|runtime)/([A-Za-z0-9_]+\\.hp?p?)\"" "#include \"\\2\"" text "${text}")
+  string(REGEX REPLACE "#include \"(device|host|runtime)/([A-Za-z0-9_]+\\.hp?p?)\"" "#include \"\\2\"" text "${text}")
   file(WRITE "${OUTPUT}" "${text}")
   return()
 endif()
@@ -16,7 +16,7 @@ include(CMakePackageConfigHelpers)
 
 set(flat_folder "${PROJECT_BINARY_DIR}/include")
 set(flat_headers)
-file(GLOB public_headers CONFIGURE_DEPENDS device/ringbell_*.hpp runtime/ringbell.hpp runtime/ringbell.h)
+file(GLOB public_headers CONFIGURE_DEPENDS device/ringbell_*.hpp host/ringbell_*.hpp runtime/ringbell.hpp runtime/ringbell.h)
 foreach(header IN LISTS public_headers)
   cmake_path(GET header FILENAME name)
   add_custom_command(OUTPUT "${flat_folder}/${name}"

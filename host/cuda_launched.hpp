@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Launched calls of the CUDA executor: which stream, which capture, which order, and what must outlive the
+// communicator because a graph may still be replayed. The kernel is device/cuda/launched_kernel.cu.
+#ifndef RINGBELL_HOST_CUDA_LAUNCHED_HPP_
+#define RINGBELL_HOST_CUDA_LAUNCHED_HPP_
+
+#include <memory>
+#include <string>
+
+#include "device/mem/ops_fault.hpp"
+#include "device/worker/launched_call.hpp"
+#include "host/clock.hpp"
+#include "host/cuda_call.hpp"
+
+namespace ringbell::host {
+
+/// Every call but launch() may come from any thread; launch() one at a time. Each makes the device current by itself.
+/// @throws Error kInvalidArgument, kUnsupported: stream and remedy; kSystem: CUDA's words
+class CudaLaunched {
+ public:
+  /// @param host context of the host way, complete
+  CudaLaunched(CUcontext primary, int device, const device::WorkerContext& host, const device::Persistent& initial,
+               const device::FaultPlan& fault);
+  ~CudaLaunched();
+  CudaLaunched(const CudaLaunched&) = delete;
+  CudaLaunched& operator=(const CudaLaunched&) = delete;
+
+  /// Of this device, and usable. @param may_capture false: a stream under capture is refused
+  void check(Stream stream, bool may_capture) const;
+  void launch(Stream stream, const device::LaunchedCall& call);
+  /// @param word as the device sees it
+  void write(Stream stream, std::uint64_t* word, std::uint64_t value) const;
+  /// @return kOk or kAgain
+  [[nodiscard]] Status await(Stream stream, Deadline deadline) const;
+  /// @return false if a launched call still runs at the deadline
+  [[nodiscard]] bool close(Deadline deadline) noexcept;
+
+ private:
+  struct Memory;
+  struct Capture;
+
+  [[nodiscard]] Capture capture_of(Stream stream) const;
+  void keep_memory_with(cudaGraph_t graph);
+  void chain_capture(cudaStream_t stream, const Capture& capture);
+  void chain_eager(cudaStream_t stream, std::uint64_t id);
+  void put(cudaStream_t stream, device::LaunchedCall call);
+
+  const CUcontext primary_;
+  const int device_;
+  const bool early_;  // programmatic dependent launch
+  std::shared_ptr<Memory> memory_;
+  device::WorkerContext context_{};
+  const bool faulty_;
+  cudaStream_t side_ = nullptr;  // for close(): nothing else is on it
+  // The chain of calls that are not captured, and of those of the newest capture.
+  cudaEvent_t last_event_ = nullptr;
+  std::uint64_t last_stream_ = 0;  // cudaStreamGetId; 0: none yet
+  std::uint64_t last_capture_ = 0;
+  std::uint64_t last_capture_stream_ = 0;
+  cudaGraphNode_t last_node_ = nullptr;
+};
+
+}  // namespace ringbell::host
+
+#endif  // RINGBELL_HOST_CUDA_LAUNCHED_HPP_

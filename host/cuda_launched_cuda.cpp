@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: The ringbell authors
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "device/cuda/launched.hpp"
+#include "host/cuda_launched.hpp"
+
+namespace ringbell::host {
+namespace {
+
+struct StreamCalls {
+  decltype(&cuStreamGetCtx) get_context =
+      reinterpret_cast<decltype(&cuStreamGetCtx)>(driver_function("cuStreamGetCtx"));
+  decltype(&cuStreamWriteValue64) write =
+      reinterpret_cast<decltype(&cuStreamWriteValue64)>(driver_function("cuStreamWriteValue64"));
+};
+const StreamCalls& stream_calls() noexcept {
+  static const StreamCalls calls;
+  return calls;
+}
+
+/// The legacy stream and the thread's own one belong to whatever device is current.
+bool is_of_current_device(cudaStream_t stream) noexcept {
+  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+}
+
+std::uint64_t stream_id(cudaStream_t stream) {
+  unsigned long long id = 0;
+  cuda_check(cudaStreamGetId(stream, &id), "cudaStreamGetId");
+  return id;
+}
+
+/// Memory that graphs no longer need. A graph's end may be told on a thread that must not call CUDA, so it is put here
+/// and freed when a communicator comes or goes.
+class RetiredMemory {
+ public:
+  static RetiredMemory& of_process() {
+    static auto* const retired = new RetiredMemory;  // outlives every static that holds a graph
+    return *retired;
+  }
+  void add(CUcontext context, void* memory) noexcept {
+    try {
+      const std::lock_guard lock(mutex_);
+      memory_.push_back({context, memory});
+    } catch (...) {
+      // Kept until the process ends.
+    }
+  }
+  void free_all() noexcept {
+    std::vector<Item> items;
+    {
+      const std::lock_guard lock(mutex_);
+      items.swap(memory_);
+    }
+    for (const Item& item : items) {
+      const CudaScope scope(item.context);
+      cudaFree(item.memory);
+    }
+  }
+
+ private:
+  struct Item {
+    CUcontext context;
+    void* memory;
+  };
+  std::mutex mutex_;
+  std::vector<Item> memory_;
+};
+
+}  // namespace
+
+/// Device memory of the launched calls. Owned by the communicator and by every graph that has one of them.
+struct CudaLaunched::Memory {
+  struct Layout {
+    device::LaunchedState state;
+    device::FaultPlan fault;
+    std::uint64_t closed;
+  };
+
+  CUcontext context = nullptr;
+  Layout* at = nullptr;
+
+  ~Memory() {
+    if (at != nullptr) RetiredMemory::of_process().add(context, at);
+  }
+};
+
+struct CudaLaunched::Capture {
+  bool active = false;
+  std::uint64_t id = 0;
+  cudaGraph_t graph = nullptr;
+  const cudaGraphNode_t* nodes = nullptr;  // that the next node will depend on
+  std::size_t count = 0;
+};
+
+namespace {
+
+bool starts_early(int device) {
+  int major = 0;
+  cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  return major >= 9;
+}
+
+}  // namespace
+
+CudaLaunched::CudaLaunched(CUcontext primary, int device, const device::WorkerContext& host,
+                           const device::Persistent& initial, const device::FaultPlan& fault)
+    : primary_(primary),
+      device_(device),
+      early_(starts_early(device)),
+      memory_(std::make_shared<Memory>()),
+      faulty_(fault.kind != device::FaultKind::kNone) {
+  const CudaScope scope(primary_);
+  RetiredMemory::of_process().free_all();
+  cuda_check(static_cast<cudaError_t>(device::load_launched_kernels()), "loading the launched kernel");
+  if (faulty_)
+    cuda_check(static_cast<cudaError_t>(device::load_launched_fault_kernel()), "loading the launched kernel");
+  cuda_check(cudaMalloc(reinterpret_cast<void**>(&memory_->at), sizeof(Memory::Layout)), "cudaMalloc");
+  memory_->context = primary_;
+  Memory::Layout first{};
+  first.state.persistent = initial;
+  first.fault = fault;
+  cuda_check(cudaStreamCreateWithFlags(&side_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  cuda_check(cudaMemcpyAsync(memory_->at, &first, sizeof first, cudaMemcpyHostToDevice, side_), "cudaMemcpyAsync");
+  cuda_check(cudaStreamSynchronize(side_), "cudaStreamSynchronize");
+  cuda_check(cudaEventCreateWithFlags(&last_event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  context_ = device::stream_context(host, &memory_->at->state.persistent);
+}
+
+CudaLaunched::~CudaLaunched() {
+  const CudaScope scope(primary_);
+  if (last_event_ != nullptr) cudaEventDestroy(last_event_);
+  if (side_ != nullptr) cudaStreamDestroy(side_);
+  memory_.reset();
+  RetiredMemory::of_process().free_all();
+}
+
+CudaLaunched::Capture CudaLaunched::capture_of(Stream stream) const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  Capture capture;
+  const cudaGraphEdgeData* edges = nullptr;
+  auto* const cuda_stream = static_cast<cudaStream_t>(stream);
+#if CUDART_VERSION >= 13000
+  const cudaError_t error =
+      cudaStreamGetCaptureInfo(cuda_stream, &status, &id, &capture.graph, &capture.nodes, &edges, &capture.count);
+#else
+  const cudaError_t error =
+      cudaStreamGetCaptureInfo_v3(cuda_stream, &status, &id, &capture.graph, &capture.nodes, &edges, &capture.count);
+#endif
+  if (error != cudaSuccess) {
+    throw_error(Status::kInvalidArgument, cuda_text(fmt::format("stream {}: cudaStreamGetCaptureInfo", stream), error),
+                "give a stream of this rank's device that no invalidated or implicit capture holds");
+  }
+  if (status == cudaStreamCaptureStatusInvalidated) {
+    throw_error(Status::kInvalidArgument, fmt::format("stream {} is in a capture that has been invalidated", stream),
+                "end the capture (cudaStreamEndCapture) and begin a new one");
+  }
+  capture.active = status == cudaStreamCaptureStatusActive;
+  capture.id = id;
+  return capture;
+}
+
+void CudaLaunched::check(Stream stream, bool may_capture) const {
+  auto* const cuda_stream = static_cast<cudaStream_t>(stream);
+  if (is_of_current_device(cuda_stream)) {
+    int current = -1;
+    cuda_check(cudaGetDevice(&current), "cudaGetDevice");
+    if (current != device_) {
+      throw_error(Status::kInvalidArgument,
+                  fmt::format("the default stream is that of device {}, this rank runs on device {}", current, device_),
+                  "make the rank's device current, or give a stream of it");
+    }
+  } else if (stream_calls().get_context != nullptr) {
+    CUcontext context = nullptr;
+    const CUresult result = stream_calls().get_context(cuda_stream, &context);
+    if (result != CUDA_SUCCESS) {
+      throw_error(Status::kInvalidArgument,
+                  fmt::format("{} is no stream (cuStreamGetCtx answers {})", stream, static_cast<int>(result)),
+                  "give a cudaStream_t that has not been destroyed");
+    }
+    if (context != primary_) {
+      throw_error(Status::kInvalidArgument, fmt::format("stream {} is not one of device {}", stream, device_),
+                  "give a stream that was made while the rank's device was current");
+    }
+  }
+  const CudaScope scope(primary_);
+  if (!may_capture && capture_of(stream).active) {
+    throw_error(
+        Status::kInvalidArgument,
+        fmt::format("stream {} is under capture: a call of the host queue runs once and cannot be part of a graph",
+                    stream),
+        "use all_reduce_on");
+  }
+  if (!may_capture && stream_calls().write == nullptr) {
+    throw_error(Status::kUnsupported, "the driver has no cuStreamWriteValue64", "update it, or use all_reduce_on");
+  }
+}
+
+// The graph, and every executable made from it, holds the memory: a replay after the communicator has gone reads there
+// that it is closed.
+void CudaLaunched::keep_memory_with(cudaGraph_t graph) {
+  auto owner = std::make_unique<std::shared_ptr<Memory>>(memory_);
+  cudaUserObject_t object = nullptr;
+  cuda_check(cudaUserObjectCreate(
+                 &object, owner.get(), [](void* held) { delete static_cast<std::shared_ptr<Memory>*>(held); }, 1,
+                 cudaUserObjectNoDestructorSync),
+             "cudaUserObjectCreate");
+  (void)owner.release();
+  cuda_check(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove), "cudaGraphRetainUserObject");
+}
+
+// In one capture: after the node before, whichever of its streams that came from.
+void CudaLaunched::chain_capture(cudaStream_t stream, const Capture& capture) {
+  if (capture.id != last_capture_) {
+    keep_memory_with(capture.graph);
+    return;
+  }
+  if (last_node_ == nullptr || stream_id(stream) == last_capture_stream_) return;
+#if CUDART_VERSION >= 13000
+  cuda_check(cudaStreamUpdateCaptureDependencies(stream, &last_node_, nullptr, 1, cudaStreamAddCaptureDependencies),
+             "cudaStreamUpdateCaptureDependencies");
+#else
+  cuda_check(cudaStreamUpdateCaptureDependencies(stream, &last_node_, 1, cudaStreamAddCaptureDependencies),
+             "cudaStreamUpdateCaptureDependencies");
+#endif
+}
+
+void CudaLaunched::chain_eager(cudaStream_t stream, std::uint64_t id) {
+  if (last_stream_ == 0 || id == last_stream_) return;
+  cuda_check(cudaStreamWaitEvent(stream, last_event_, 0), "cudaStreamWaitEvent");
+}
+
+void CudaLaunched::put(cudaStream_t stream, device::LaunchedCall call) {
+  call.state = &memory_->at->state;
+  const int error = faulty_ ? device::launch_call_fault(context_, call, &memory_->at->fault, stream)
+                            : device::launch_call(context_, call, early_, stream);
+  cuda_check(static_cast<cudaError_t>(error), "launching a call");
+}
+
+void CudaLaunched::launch(Stream stream, const device::LaunchedCall& call) {
+  const CudaScope scope(primary_);
+  auto* const cuda_stream = static_cast<cudaStream_t>(stream);
+  const Capture capture = capture_of(stream);
+  if (capture.active) {
+    chain_capture(cuda_stream, capture);
+    put(cuda_stream, call);
+    const Capture after = capture_of(stream);
+    last_capture_ = after.id;
+    last_capture_stream_ = stream_id(cuda_stream);
+    last_node_ = after.count == 1 ? after.nodes[0] : nullptr;
+    return;
+  }
+  const std::uint64_t id = stream_id(cuda_stream);
+  chain_eager(cuda_stream, id);
+  put(cuda_stream, call);
+  // Now, and not when another stream asks: this one may have been destroyed by then.
+  cuda_check(cudaEventRecord(last_event_, cuda_stream), "cudaEventRecord");
+  last_stream_ = id;
+}
+
+void CudaLaunched::write(Stream stream, std::uint64_t* word, std::uint64_t value) const {
+  const CudaScope scope(primary_);
+  // Without CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER: what was in the stream before is visible first.
+  const CUresult result =
+      stream_calls().write(static_cast<CUstream>(stream), reinterpret_cast<CUdeviceptr>(word), value, 0);
+  if (result == CUDA_SUCCESS) return;
+  throw_error(Status::kSystem,
+              fmt::format("cuStreamWriteValue64 on stream {} answers {}", stream, static_cast<int>(result)));
+}
+
+Status CudaLaunched::await(Stream stream, Deadline deadline) const {
+  const CudaScope scope(primary_);
+  cudaEvent_t event = nullptr;
+  cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  cudaError_t error = cudaEventRecord(event, static_cast<cudaStream_t>(stream));
+  constexpr unsigned kSpins = 1u << 14;
+  for (unsigned polls = 0; error == cudaSuccess; ++polls) {
+    error = cudaEventQuery(event);
+    if (error != cudaErrorNotReady) break;
+    error = cudaSuccess;
+    if (deadline.expired()) {
+      cudaEventDestroy(event);
+      return Status::kAgain;
+    }
+    if (polls > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  cudaEventDestroy(event);
+  cuda_check(error, "waiting for the stream");
+  return Status::kOk;
+}
+
+bool CudaLaunched::close(Deadline deadline) noexcept {
+  constexpr std::uint64_t kLookNs = 20'000'000;
+  const CudaScope scope(primary_);
+  for (;;) {
+    std::uint64_t closed = 0;
+    auto error =
+        static_cast<cudaError_t>(device::launch_close(&memory_->at->state, kLookNs, &memory_->at->closed, side_));
+    if (error == cudaSuccess) {
+      error = cudaMemcpyAsync(&closed, &memory_->at->closed, sizeof closed, cudaMemcpyDeviceToHost, side_);
+    }
+    if (error == cudaSuccess) error = cudaStreamSynchronize(side_);
+    if (error != cudaSuccess) return true;  // a device that failed runs nothing any more
+    if (closed != 0) return true;
+    if (deadline.expired()) return false;
+  }
+}
+
+}  // namespace ringbell::host
