@@ -38,7 +38,7 @@ constexpr EnvRow kTable[] = {
     {EnvVar::kDevice, "RINGBELL_DEVICE", EnvType::kChoice, 0, 0, false, "auto|cpu|cuda", "auto",
      "which executor runs the ranks"},
     {EnvVar::kResident, "RINGBELL_RESIDENT", EnvType::kFlag, 0, 1, false, nullptr, "1",
-     "0 refuses the resident worker"},
+     "0: no worker stays, each call is launched"},
     {EnvVar::kAllowSharedDevice, "RINGBELL_ALLOW_SHARED_DEVICE", EnvType::kFlag, 0, 1, false, nullptr, "0",
      "1 lets several ranks, as processes, use one GPU"},
     {EnvVar::kCheckPointers, "RINGBELL_CHECK_POINTERS", EnvType::kChoice, 0, 0, false, "first|always|off", "first",

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The ringbell authors
 # SPDX-License-Identifier: Apache-2.0
-"""The resident kernel stays within its budget: registers, spills, compile time and memory, per architecture.
+"""The resident kernel and that of a launched call stay within their budget: registers, spills, compile time and memory, per architecture.
 
 usage: register_budget_test.py NVCC LOG [ARCH...]     ptxas' words go to LOG, the figures to standard output.
-Exit 77 when there is no kernel file yet.
 """
+import itertools
 import os
 import pathlib
 import re
@@ -18,7 +18,7 @@ MAX_REGISTERS = 64
 MAX_SPILL_BYTES = 0
 MAX_COMPILE_SECONDS = 60
 MAX_COMPILE_KILOBYTES = 2 * 1024 * 1024
-KERNEL = "device/cuda/persistent_kernel.cu"
+KERNELS = ("device/cuda/persistent_kernel.cu", "device/cuda/launched_kernel.cu")
 # The time and memory limits are for a build machine that does nothing else; this many times the limit ends the compiler.
 GIVE_UP = 5
 
@@ -64,9 +64,9 @@ ptxas info    : Used 65 registers, used 0 barriers, 8 bytes cumulative stack siz
     assert len(judge(parse(sample))) == 2 and judge([])
 
 
-def compile_once(nvcc, root, arch, folder):
+def compile_once(nvcc, root, kernel, arch, folder):
     command = [nvcc, "-cubin", f"-arch=sm_{arch}", "-std=c++20", "-O3", "-DNDEBUG", "-Xptxas", "-v", "--fmad=false",
-               "-DRINGBELL_WITH_CUDA=1", "-I", str(root), "-Xcompiler", "-ffp-contract=off", "-o", os.path.join(folder, "kernel.cubin"), str(root / KERNEL)]
+               "-DRINGBELL_WITH_CUDA=1", "-I", str(root), "-Xcompiler", "-ffp-contract=off", "-o", os.path.join(folder, "kernel.cubin"), str(root / kernel)]
     log = pathlib.Path(folder) / "ptxas.txt"
     start = time.monotonic()
     with open(log, "w", encoding="utf-8") as stream:
@@ -87,22 +87,23 @@ def main():
     self_check()
     nvcc, log, *archs = sys.argv[1:]
     root = pathlib.Path(__file__).resolve().parent.parent
-    if not (root / KERNEL).exists():
-        print(f"{KERNEL} does not exist")
-        return 77
+    missing = [kernel for kernel in KERNELS if not (root / kernel).exists()]
+    if missing:
+        print(f"{missing[0]} does not exist")
+        return 1
     errors, text = [], ""
-    for arch in archs or ["80", "90"]:
+    for kernel, arch in itertools.product(KERNELS, archs or ["80", "90"]):
         arch = re.sub(r"\D.*", "", arch)
         with tempfile.TemporaryDirectory() as folder:
-            code, seconds, kilobytes, words = compile_once(nvcc, root, arch, folder)
-        text += f"== sm_{arch}\n{words}\n"
+            code, seconds, kilobytes, words = compile_once(nvcc, root, kernel, arch, folder)
+        text += f"== {kernel} sm_{arch}\n{words}\n"
         if code != 0:
             print(words)
             errors.append(f"sm_{arch}: nvcc failed with {code}")
             continue
         functions = parse(words)
-        for name, kernel, registers, stack, spill in functions:
-            if kernel:
+        for name, is_kernel, registers, stack, spill in functions:
+            if is_kernel:
                 print(f"sm_{arch} {name}: {registers} registers, {stack} bytes of stack, {spill} bytes spilled")
         print(f"sm_{arch}: compiled in {seconds:.1f} s of processor time, {kilobytes / 1024:.0f} MiB")
         errors += [f"sm_{arch}: {error}" for error in judge(functions)]

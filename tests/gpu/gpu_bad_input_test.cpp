@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a GPU rank refuses, and that it goes on afterwards: host pointers, ranges that leave their allocation, freed
-// memory, unknown types; set-ups where residency is refused; two ranks on one GPU without leave; ranks that disagree.
+// memory, unknown types; places where residency is refused; two ranks on one GPU without leave; ranks that disagree.
 // Pinned and managed memory: accepted and right, or an argument error.
 // ringbell-test: timeout=240
 #include <algorithm>
@@ -222,18 +222,58 @@ void run_refused(RankSelf& self) {
 }
 const RankProgram kRefused("refused", run_refused);
 
-TEST(GpuBadInput, SetUpIsRefusedWithoutResidency) {
-  GroupOptions options = world_of(1);
+/// Where no worker may stay, each call is launched: right, and the reason is told. @param argument the reason; with
+/// "half" before it only rank 1 is refused
+void run_each_launched(RankSelf& self) {
+  const bool half = self.argument().rfind("half ", 0) == 0;
+  const std::string reason = half ? self.argument().substr(5) : self.argument();
+  const bool refused = !half || self.rank() == 1;
+  if (half && refused) setenv("RINGBELL_RESIDENT", "0", 1);
+  cuda_ok(cudaSetDevice(self.device()), "cudaSetDevice");
+  self.step("join", 50);
+  Communicator comm(self.id(), self.rank(), self.world(), self.config());
+  std::printf("rank %d: %s\n", self.rank(), comm.describe().c_str());
+  require(contains(comm.describe(), "each call is launched") == refused, "described as " + comm.describe());
+  require(!refused || contains(comm.describe(), reason), "the reason is not named: " + comm.describe());
+  constexpr std::uint64_t kCalls = 50;
+  const DeviceArray<std::uint32_t> in(kCount);
+  const DeviceArray<std::uint32_t> out(kCount);
+  Stream stream;
+  self.step("calls", 60);
+  for (std::uint32_t call = 1; call <= kCalls; ++call) {
+    const std::uint64_t count = call % 3 == 0 ? kCount : 10;
+    std::vector<std::uint32_t> values(count, call * (static_cast<std::uint32_t>(self.rank()) + 1));
+    stream.copy(in.get(), values.data(), count * sizeof(std::uint32_t));
+    require_ok(comm, comm.all_reduce(in.get(), out.get(), count, DType::kUInt32));
+    stream.copy(values.data(), out.get(), count * sizeof(std::uint32_t));
+    const auto world = static_cast<std::uint32_t>(self.world());
+    for (const std::uint32_t value : values) require(value == call * world * (world + 1) / 2, "wrong sum");
+  }
+  require(!refused || comm.stats().launches >= kCalls * 9 / 10,
+          std::to_string(comm.stats().launches) + " launches for 50 calls that are launched each");
+  self.step("leave");
+  self.meet();
+}
+const RankProgram kEachLaunched("each launched", run_each_launched);
+
+TEST(CaseC17, WithoutResidencyEachCallIsLaunched) {
+  GroupOptions options = world_of(side_by_side_world());
   options.environment = {"RINGBELL_RESIDENT=0"};
   options.argument = "RINGBELL_RESIDENT";
-  run("refused", options);
+  run("each launched", options);
 }
 
-TEST(GpuBadInput, SetUpIsRefusedUnderLaunchBlocking) {
-  GroupOptions options = world_of(1);
+TEST(CaseC17, UnderLaunchBlockingEachCallIsLaunched) {
+  GroupOptions options = world_of(side_by_side_world());
   options.environment = {"CUDA_LAUNCH_BLOCKING=1"};
   options.argument = "CUDA_LAUNCH_BLOCKING";
-  run("refused", options);
+  run("each launched", options);
+}
+
+TEST(CaseC17, ARefusalOnOneRankFitsAWorkerThatStaysOnTheOther) {
+  GroupOptions options = world_of(side_by_side_world());
+  options.argument = "half RINGBELL_RESIDENT";
+  run("each launched", options);
 }
 
 TEST(GpuBadInput, TwoRanksOnOneGpuNeedLeave) {
@@ -242,26 +282,6 @@ TEST(GpuBadInput, TwoRanksOnOneGpuNeedLeave) {
   options.argument = "RINGBELL_ALLOW_SHARED_DEVICE";
   run("refused", options);
 }
-
-/// One rank is refused residency: the other is told why instead of waiting.
-void run_half_refused(RankSelf& self) {
-  if (self.rank() == 1) setenv("RINGBELL_RESIDENT", "0", 1);
-  self.step("join: must fail on both", 50);
-  const Stopwatch watch;
-  try {
-    const Communicator comm(self.id(), self.rank(), self.world(), self.config());
-  } catch (const Error& error) {
-    std::printf("rank %d: %s: %s\n", self.rank(), status_name(error.status()), error.what());
-    require(self.rank() == 0 || error.status() == Status::kUnsupported,
-            "rank 1 is told something else than kUnsupported");
-    require(self.rank() == 1 || contains(error.what(), "rank 1"), "rank 0 is not told that it was rank 1");
-    require(watch.seconds() < 25 * time_scale(), "the refusal of one rank became a time-out of the other");
-    return;
-  }
-  throw std::runtime_error("joined, although rank 1 refuses residency");
-}
-const RankProgram kHalfRefused("half refused", run_half_refused);
-TEST(GpuBadInput, TheRefusalOfOneRankIsToldToTheOther) { run("half refused", world_of(2)); }
 
 // ---- ranks that disagree --------------------------------------------------------------------------------------------
 
