@@ -10,6 +10,7 @@ cd "$ROOT" || exit 3
 
 BUILD_PACKAGES=(g++ cmake ninja-build libboost-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev)
 TEST_PACKAGES=(libgtest-dev python3)
+PEER_PACKAGES=(libopenmpi-dev openmpi-bin)  # perf --against mpi: built where they are, asked for by nobody but CI
 LINT_PACKAGES=(clang-format clang-tidy codespell shellcheck)
 ASSUME_YES="${ASSUME_YES:-0}"
 
@@ -41,6 +42,8 @@ have_package() {
     libspdlog-dev) have_header spdlog/spdlog.h ;;
     libcli11-dev) have_header CLI/CLI.hpp ;;
     nlohmann-json3-dev) have_header nlohmann/json.hpp ;;
+    libopenmpi-dev) command -v mpicxx ;;
+    openmpi-bin) command -v mpirun ;;
     libgtest-dev) have_header gtest/gtest.h ;;
     *) die 2 "have_package: '$1' is unknown" ;;
   esac > /dev/null 2>&1
