@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -37,6 +38,26 @@ class Descriptor {
 
  private:
   int fd_;
+};
+
+/// A folder of this user's, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "ringbell-perf-XXXXXX").string()) {
+    if (mkdtemp(path_.data()) == nullptr) {
+      throw ExitError(kExitEnvironment, "cannot make the folder " + path_ + ": " + std::strerror(errno));
+    }
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
 };
 
 /// What a peer's processes print: read when they fail.
@@ -102,7 +123,10 @@ class PerfGroups {
     const GroupPlan ours = ringbell_plan(0);
     for (std::size_t i = 0; i < options_.against.size(); ++i) add_peer(i);
     sides_.ended = [this](std::size_t side, const GroupResult& result) { tell_end(side, result); };
-    sides_.unwanted = [this](std::size_t side) { return turns_->failed(groups_[side]); };
+    sides_.unwanted = [this](std::size_t side) {
+      const Side& one = side_of_[side];
+      return turns_->failed(one.group) || (one.probes && turns_->probe_unwanted(one.group));
+    };
     const GroupResult result = run_group(ours, turns_ ? &sides_ : nullptr);
     for (const std::string& session : sessions_) {
       const std::string leftover = session::remove_leftover(session);
@@ -112,8 +136,13 @@ class PerfGroups {
   }
 
  private:
+  struct Side {
+    int group;
+    bool probes;
+  };
+
   /// Processes of this program, ringbell's own or a peer's.
-  GroupPlan ringbell_plan(int group) {
+  GroupPlan ringbell_plan(int group, bool probes = false) {
     GroupPlan plan;
     plan.ranks = ranks_;
     plan.session = session::new_token();
@@ -122,6 +151,7 @@ class PerfGroups {
     seat.meeting_fd = meetings_.emplace_back(Meeting::create_place()).get();
     seat.turns_fd = turns_fd_;
     seat.group = group;
+    seat.probe = probes;
     plan.inherited_fds = {seat.meeting_fd};
     if (turns_fd_ >= 0) plan.inherited_fds.push_back(turns_fd_);
     plan.command = arguments_;
@@ -170,15 +200,32 @@ class PerfGroups {
       turns_->gone(group, why);
       return;
     }
-    GroupPlan plan = peer.kind == PeerKind::kMpi ? mpi_plan(group) : ringbell_plan(group);
+    add_side(peer.kind == PeerKind::kMpi ? mpi_plan(group) : ringbell_plan(group), peer, {group, false});
+    if (peer.is_nccl()) add_probe(peer, group);
+  }
+
+  // Logging would slow what is timed: which algorithms NCCL takes is asked in processes that are gone by then.
+  void add_probe(const PeerName& peer, int group) {
+    GroupPlan plan = ringbell_plan(group, true);
+    if (!logs_) logs_.emplace();
+    plan.environment["NCCL_DEBUG"] = "INFO";
+    plan.environment["NCCL_DEBUG_SUBSYS"] = "INIT,COLL,TUNING,NVLS";
+    plan.environment["NCCL_DEBUG_FILE"] = logs_->path() + "/" + peer.name + ".%p";
+    turns_->probe_begins(group);
+    add_side(plan, peer, {group, true});
+  }
+
+  void add_side(GroupPlan plan, const PeerName& peer, Side side) {
     for (const auto& [name, value] : forced_environment(peer)) plan.environment[name] = value;
     plan.output_fd = outputs_.emplace_back(output_place()).get();
-    sides_.plans.push_back(plan);
-    groups_.push_back(group);
+    sides_.plans.push_back(std::move(plan));
+    side_of_.push_back(side);
   }
 
   void tell_end(std::size_t side, const GroupResult& result) {
-    const PeerName& peer = options_.against[static_cast<std::size_t>(groups_[side]) - 1];
+    const int group = side_of_[side].group;
+    if (side_of_[side].probes) return turns_->probe_ended(group);
+    const PeerName& peer = options_.against[static_cast<std::size_t>(group) - 1];
     const std::string who =
         peer.kind == PeerKind::kMpi ? "mpirun" : "rank " + std::to_string(std::max(result.failed_rank, 0));
     std::string why = result.error;
@@ -188,7 +235,7 @@ class PerfGroups {
       const std::string words = first_words(output_of(outputs_[side].get()));
       if (result.signal == 0 && !words.empty()) why += ": " + words;
     }
-    turns_->gone(groups_[side], why);
+    turns_->gone(group, why);
   }
 
   const PerfOptions& options_;
@@ -199,7 +246,8 @@ class PerfGroups {
   std::vector<Descriptor> meetings_;
   std::vector<Descriptor> outputs_;  ///< of the sides
   std::vector<std::string> sessions_;
-  std::vector<int> groups_;  ///< of the sides
+  std::vector<Side> side_of_;
+  std::optional<TemporaryFolder> logs_;
   SideGroups sides_;
   int turns_fd_ = -1;
   std::unique_ptr<Turns> turns_;

@@ -13,6 +13,7 @@
 #include "tools/exit_codes.hpp"
 #include "tools/meeting.hpp"
 #include "tools/output.hpp"
+#include "tools/peer_nccl.hpp"
 #include "tools/peer_ringbell.hpp"
 #include "tools/perf_buffers.hpp"
 #include "tools/perf_cache.hpp"
@@ -126,11 +127,19 @@ int perf_rank(const PerfOptions& options, const session::Place& place, const std
   std::unique_ptr<Turns> turns;
   const auto end = [&](const char* text, int code) {
     tell(place.rank, text);
-    if (turns && *text != 0) turns->fail(options.seat.group, fmt::format("rank {}: {}", place.rank, text));
+    // Without its probe a group can do.
+    if (turns && *text != 0 && !options.seat.probe) {
+      turns->fail(options.seat.group, fmt::format("rank {}: {}", place.rank, text));
+    }
     return code;
   };
   try {
     turns = join_turns(options);
+    const int group = options.seat.group;
+    if (group > 0 && options.against[static_cast<std::size_t>(group) - 1].is_nccl()) {
+      nccl_rank(options, place, device_ordinal(options, place), *turns);
+      return kExitOk;
+    }
     return measure(options, place, turns.get(), arguments);
   } catch (const ExitError& error) {
     return end(error.what(), error.code());

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/perf_sequence.hpp"
 
+#include <cstdlib>
 #include <set>
 
 #include <fmt/format.h>
@@ -53,6 +54,12 @@ void tell_skipped_sizes(const PerfOptions& options) {
   }
 }
 
+void set_path(Row& row, const PeerPath& path) {
+  for (auto* const measured : {&row.out_of_place, &row.in_place}) {
+    if (*measured) (*measured)->path = path;
+  }
+}
+
 class Conductor {
  public:
   Conductor(const PerfOptions& options, const Subject& subject, Measurement& measurement, Turns* turns)
@@ -78,6 +85,11 @@ class Conductor {
         peers_[i].about = turns_->about(group_of(i));
       }
     }
+    // Before anything is timed: probes would disturb it.
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      turns_->wait_probe(group_of(i), kSetUpLimitS);
+      peers_[i].nvls = nvls_of(i);
+    }
     print(table_header(options_, subject_, peers_));
     tell(measure_nop());
     for (std::size_t row = 0; row < plans_.size(); ++row) visit(row);
@@ -93,6 +105,13 @@ class Conductor {
  private:
   static int group_of(std::size_t peer) { return static_cast<int>(peer) + 1; }
 
+  /// Off by the user's word, or as the probe found it.
+  [[nodiscard]] std::optional<bool> nvls_of(std::size_t peer) const {
+    const char* const variable = std::getenv("NCCL_NVLS_ENABLE");
+    if (options_.against[peer].is_nccl() && variable != nullptr && std::string(variable) == "0") return false;
+    return turns_->nvls_noted(group_of(peer));
+  }
+
   // A row is told whole, when all rounds are through.
   void visit(std::size_t index) {
     const RowPlan& plan = plans_[index];
@@ -106,7 +125,9 @@ class Conductor {
     }
     tell(ours);
     for (std::size_t i = 0; i < peers_.size(); ++i) {
-      if (!peers_[i].lost) tell_peer(peers_[i], ours, theirs[i]);
+      if (peers_[i].lost) continue;
+      if (const auto path = turns_->path_noted(group_of(i), index)) set_path(theirs[i], *path);
+      tell_peer(peers_[i], ours, theirs[i]);
     }
   }
 

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/turns.hpp"
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <climits>
@@ -16,85 +14,27 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "device/config.hpp"
 #include "tools/exit_codes.hpp"
+#include "tools/turns_page.hpp"
 
 namespace ringbell::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Word = std::atomic<std::uint32_t>;
-constexpr std::size_t kAboutBytes = 128;
-constexpr std::size_t kWhyBytes = 480;
-constexpr std::size_t kNameBytes = 24;
-constexpr int kMostGroups = 16;
 constexpr std::uint32_t kNoMoreRows = UINT32_MAX;
-constexpr time_t kNapS = 1;  // of one wait; a wake-up ends it, this only bounds what a lost one costs
+constexpr std::chrono::seconds kEndLimit{20};  // for the launcher to end processes
+constexpr time_t kNapS = 1;                    // of one wait; a wake-up ends it, this only bounds what a lost one costs
 
-static_assert(sizeof(Word) == 4 && Word::is_always_lock_free);
-
-void futex_wait(const Word& word, std::uint32_t value) noexcept {
+void futex_wait(const TurnsWord& word, std::uint32_t value) noexcept {
   const timespec nap{kNapS, 0};
   syscall(SYS_futex, &word, FUTEX_WAIT, value, &nap, nullptr, 0);
 }
 
-void futex_wake(const Word& word) noexcept { syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
-
-template <std::size_t kSize>
-void put_text(char (&to)[kSize], std::string_view text) noexcept {
-  const std::size_t size = std::min(text.size(), kSize - 1);
-  std::memcpy(to, text.data(), size);
-  to[size] = 0;
-}
-
-/// Of one placement of the row that was measured last.
-struct PlaceResult {
-  std::uint64_t samples;
-  std::uint64_t wrong;
-  std::uint64_t hash;
-  std::uint64_t sent_bytes;
-  std::uint32_t measured;  ///< 0: nothing else counts
-  std::uint32_t checked;
-  std::uint32_t hashed;
-  std::uint32_t sent_as_expected;
-  std::int32_t channels;
-  std::uint32_t chunk_bytes;
-  char algorithm[kNameBytes];
-  char protocol[kNameBytes];
-};
-
-}  // namespace
-
-/// Zeroed memory is a group that nobody has come to.
-struct TurnsGroup {
-  /// Turns given to it. Written by the conductor; its ranks sleep on it.
-  alignas(device::kCacheLineBytes) Word given;
-  std::uint32_t row;  ///< of the turn given last; written before `given`, stays until `done` has caught up
-  /// By its ranks. `arrived` counts them at the end of a turn, `done` follows `given`.
-  alignas(device::kCacheLineBytes) Word arrived;
-  Word done;
-  Word ready;  ///< 1: set up, `about` holds
-  Word beats;  ///< changes as long as it moves
-  /// By whoever is first to say so.
-  alignas(device::kCacheLineBytes) Word failing;  ///< 1: somebody writes `why`
-  Word failed;                                    ///< 1: `why` holds
-  Word gone;                                      ///< 1: by the launcher
-  char about[kAboutBytes];
-  char why[kWhyBytes];
-};
-
-struct TurnsPage {
-  alignas(device::kCacheLineBytes) Word events;  ///< counts what the conductor may wait for; it sleeps here
-  TurnsGroup groups[kMostGroups];
-  /// By a rank of the group that has the turn; read by the conductor after `done`. The times follow the page.
-  PlaceResult places[2];
-  char refusal[kWhyBytes];
-};
-
-namespace {
+void futex_wake(const TurnsWord& word) noexcept { syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
 std::size_t page_bytes(const TurnsShape& shape) {
-  return sizeof(TurnsPage) + 2 * static_cast<std::size_t>(shape.samples) * sizeof(double);
+  return sizeof(TurnsPage) + 2 * static_cast<std::size_t>(shape.samples) * sizeof(double) +
+         static_cast<std::size_t>(shape.groups) * static_cast<std::size_t>(shape.rows) * sizeof(NotedPath);
 }
 
 [[noreturn]] void throw_system(const char* what) {
@@ -128,10 +68,6 @@ Turns::~Turns() { munmap(page_, page_bytes(shape_)); }
 
 TurnsGroup& Turns::group(int number) const noexcept { return page_->groups[number]; }
 
-double* Turns::samples(int place) const noexcept {
-  return reinterpret_cast<double*>(page_ + 1) + static_cast<std::uint64_t>(place) * shape_.samples;
-}
-
 void Turns::wake_conductor() noexcept {
   page_->events.fetch_add(1, std::memory_order_release);
   futex_wake(page_->events);
@@ -153,51 +89,6 @@ std::optional<std::uint32_t> Turns::await(int number) {
 }
 
 void Turns::beat(int number) noexcept { group(number).beats.fetch_add(1, std::memory_order_relaxed); }
-
-void Turns::put(const Row& row) {
-  put_text(page_->refusal, row.refusal);
-  int place = 0;
-  for (const auto& measured : {row.out_of_place, row.in_place}) {
-    PlaceResult& result = page_->places[place];
-    result = {};
-    if (measured) {
-      result.measured = 1;
-      result.samples = std::min<std::uint64_t>(measured->samples_us.size(), shape_.samples);
-      std::copy_n(measured->samples_us.begin(), result.samples, samples(place));
-      result.checked = measured->wrong ? 1 : 0;
-      result.wrong = measured->wrong.value_or(0);
-      result.hashed = measured->hash ? 1 : 0;
-      result.hash = measured->hash.value_or(0);
-      result.sent_bytes = measured->sent_bytes;
-      result.sent_as_expected = measured->sent_as_expected ? 1 : 0;
-      result.channels = measured->path.channels;
-      result.chunk_bytes = measured->path.chunk_bytes;
-      put_text(result.algorithm, measured->path.algorithm);
-      put_text(result.protocol, measured->path.protocol);
-    }
-    ++place;
-  }
-}
-
-Row Turns::take(const RowPlan& plan) const {
-  Row row = row_of(plan);
-  row.refusal = page_->refusal;
-  for (const int place : {0, 1}) {
-    const PlaceResult& result = page_->places[place];
-    if (result.measured == 0) continue;
-    Measured measured;
-    measured.samples_us.assign(samples(place), samples(place) + result.samples);
-    measured.us = summarize(measured.samples_us);
-    measured.round_p50_us = {measured.us.p50};
-    if (result.checked != 0) measured.wrong = result.wrong;
-    if (result.hashed != 0) measured.hash = result.hash;
-    measured.sent_bytes = result.sent_bytes;
-    measured.sent_as_expected = result.sent_as_expected != 0;
-    measured.path = {result.algorithm, result.protocol, result.channels, result.chunk_bytes};
-    (place == 0 ? row.out_of_place : row.in_place) = std::move(measured);
-  }
-  return row;
-}
 
 void Turns::finish(int number, int ranks) {
   TurnsGroup& mine = group(number);
@@ -231,8 +122,7 @@ std::string Turns::about(int number) const { return group(number).about; }
 
 // A group that failed gets time to be ended by the launcher: while it lives it would disturb the others.
 bool Turns::end_failed(int number) {
-  constexpr std::chrono::seconds kLongest{20};
-  const Clock::time_point end = Clock::now() + kLongest;
+  const Clock::time_point end = Clock::now() + kEndLimit;
   while (Clock::now() < end) {
     const std::uint32_t before = page_->events.load(std::memory_order_acquire);
     if (group(number).gone.load(std::memory_order_acquire) != 0) break;
@@ -252,6 +142,19 @@ bool Turns::wait_ready(int number, double limit_s) {
     } else {
       futex_wait(page_->events, before);
     }
+  }
+}
+
+void Turns::wait_probe(int number, double limit_s) {
+  TurnsGroup& one = group(number);
+  const Clock::time_point begin = Clock::now();
+  for (;;) {
+    const std::uint32_t before = page_->events.load(std::memory_order_acquire);
+    if (one.probing.load(std::memory_order_acquire) == 0) return;
+    const double waited_s = std::chrono::duration<double>(Clock::now() - begin).count();
+    if (waited_s > limit_s) one.probe_unwanted.store(1, std::memory_order_release);
+    if (waited_s > limit_s + static_cast<double>(kEndLimit.count())) return;
+    futex_wait(page_->events, before);
   }
 }
 
@@ -290,6 +193,17 @@ void Turns::gone(int number, std::string_view why) noexcept {
   if (!why.empty()) fail(number, why);
   group(number).gone.store(1, std::memory_order_release);
   wake_conductor();
+}
+
+void Turns::probe_begins(int number) noexcept { group(number).probing.store(1, std::memory_order_release); }
+
+void Turns::probe_ended(int number) noexcept {
+  group(number).probing.store(0, std::memory_order_release);
+  wake_conductor();
+}
+
+bool Turns::probe_unwanted(int number) const noexcept {
+  return group(number).probe_unwanted.load(std::memory_order_acquire) != 0;
 }
 
 }  // namespace ringbell::tools

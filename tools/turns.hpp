@@ -18,6 +18,7 @@ namespace ringbell::tools {
 
 struct TurnsPage;
 struct TurnsGroup;
+struct NotedPath;
 
 /// Sizes, computed alike by every process of a run.
 struct TurnsShape {
@@ -55,6 +56,10 @@ class Turns {
   /// By each of `ranks` ranks: the turn goes back when the last has said so.
   void finish(int group, int ranks);
 
+  // ---- a probe: processes of the group's kind that only note what their library says of each row
+  void note_path(int group, std::uint64_t row, const PeerPath& path);
+  void note_nvls(int group, bool possible) noexcept;
+
   // ---- any process
   void fail(int group, std::string_view why) noexcept;
   [[nodiscard]] bool failed(int group) const noexcept;
@@ -69,16 +74,25 @@ class Turns {
   bool wait_finished(int group, double limit_s);
   /// What the group measured, for a row of that plan.
   [[nodiscard]] Row take(const RowPlan& plan) const;
+  /// Sleeps until the group's probe, if it has one, is over; after `limit_s` it is not wanted any more.
+  void wait_probe(int group, double limit_s);
+  [[nodiscard]] std::optional<PeerPath> path_noted(int group, std::uint64_t row) const;
+  [[nodiscard]] std::optional<bool> nvls_noted(int group) const;
   /// No more turns for anyone.
   void close();
 
   // ---- the launcher
   /// No process of the group is left. @param why of a group that did not end as it should, else empty
   void gone(int group, std::string_view why) noexcept;
+  /// Before any process is started.
+  void probe_begins(int group) noexcept;
+  void probe_ended(int group) noexcept;
+  [[nodiscard]] bool probe_unwanted(int group) const noexcept;
 
  private:
   [[nodiscard]] TurnsGroup& group(int number) const noexcept;
   [[nodiscard]] double* samples(int place) const noexcept;
+  [[nodiscard]] NotedPath& noted(int group, std::uint64_t row) const;
   void wake_conductor() noexcept;
   bool end_failed(int number);
 

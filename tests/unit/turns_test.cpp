@@ -183,6 +183,39 @@ TEST_F(TurnsTest, AGroupThatIsNeverSetUpIsGivenUp) {
   EXPECT_EQ(conductor_.why(1), "not set up after 1 s");
 }
 
+TEST_F(TurnsTest, AProbesNotesAreThereAfterwardsAndAStuckOneIsNotWaitedForForEver) {
+  conductor_.wait_probe(1, kLongS);  // it has none
+  conductor_.probe_begins(1);
+  std::thread probe([&] {
+    Turns turns(fd_, kShape);
+    turns.note_path(1, 1, {"tree", "LL128", 0, 0});
+    turns.note_nvls(1, false);
+    turns.probe_ended(1);
+  });
+  conductor_.wait_probe(1, kLongS);
+  probe.join();
+  EXPECT_EQ(conductor_.path_noted(1, 1)->protocol, "LL128");
+  EXPECT_FALSE(conductor_.path_noted(1, 0));
+  EXPECT_FALSE(conductor_.path_noted(2, 1));
+  EXPECT_EQ(conductor_.nvls_noted(1), false);
+  EXPECT_FALSE(conductor_.nvls_noted(2));
+
+  conductor_.probe_begins(2);
+  std::thread launcher([&] {
+    Turns turns(fd_, kShape);
+    while (!turns.probe_unwanted(2)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    turns.probe_ended(2);
+  });
+  EXPECT_LT(seconds_of([&] { conductor_.wait_probe(2, 0.5); }), 5);
+  launcher.join();
+}
+
+TEST_F(TurnsTest, NotesOfTheLastRowAndGroupLieInThePage) {
+  conductor_.note_path(kShape.groups - 1, kShape.rows - 1, {std::string(100, 'a'), "LL", 0, 0});
+  conductor_.put(measured_row(5));
+  EXPECT_EQ(conductor_.path_noted(kShape.groups - 1, kShape.rows - 1)->algorithm, std::string(23, 'a'));
+}
+
 TEST_F(TurnsTest, TheFirstTextStaysAndEndingWithoutOneIsSaid) {
   conductor_.fail(1, "no such library");
   conductor_.fail(1, "second");
