@@ -43,9 +43,9 @@ class CudaLaunched {
 
   [[nodiscard]] Capture capture_of(Stream stream) const;
   void keep_memory_with(cudaGraph_t graph);
-  void chain_capture(cudaStream_t stream, const Capture& capture);
+  bool chain_capture(cudaStream_t stream, const Capture& capture);
   void chain_eager(cudaStream_t stream, std::uint64_t id);
-  void put(cudaStream_t stream, device::LaunchedCall call);
+  void put(cudaStream_t stream, device::LaunchedCall call, bool early);
 
   const CUcontext primary_;
   const int device_;

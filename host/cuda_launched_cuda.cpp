@@ -215,13 +215,13 @@ void CudaLaunched::keep_memory_with(cudaGraph_t graph) {
   cuda_check(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove), "cudaGraphRetainUserObject");
 }
 
-// In one capture: after the node before, whichever of its streams that came from.
-void CudaLaunched::chain_capture(cudaStream_t stream, const Capture& capture) {
+// In one capture: after the node before, whichever of its streams that came from. @return true if an edge was added
+bool CudaLaunched::chain_capture(cudaStream_t stream, const Capture& capture) {
   if (capture.id != last_capture_) {
     keep_memory_with(capture.graph);
-    return;
+    return false;
   }
-  if (last_node_ == nullptr || stream_id(stream) == last_capture_stream_) return;
+  if (last_node_ == nullptr || stream_id(stream) == last_capture_stream_) return false;
 #if CUDART_VERSION >= 13000
   cuda_check(cudaStreamUpdateCaptureDependencies(stream, &last_node_, nullptr, 1, cudaStreamAddCaptureDependencies),
              "cudaStreamUpdateCaptureDependencies");
@@ -229,6 +229,7 @@ void CudaLaunched::chain_capture(cudaStream_t stream, const Capture& capture) {
   cuda_check(cudaStreamUpdateCaptureDependencies(stream, &last_node_, 1, cudaStreamAddCaptureDependencies),
              "cudaStreamUpdateCaptureDependencies");
 #endif
+  return true;
 }
 
 void CudaLaunched::chain_eager(cudaStream_t stream, std::uint64_t id) {
@@ -236,10 +237,10 @@ void CudaLaunched::chain_eager(cudaStream_t stream, std::uint64_t id) {
   cuda_check(cudaStreamWaitEvent(stream, last_event_, 0), "cudaStreamWaitEvent");
 }
 
-void CudaLaunched::put(cudaStream_t stream, device::LaunchedCall call) {
+void CudaLaunched::put(cudaStream_t stream, device::LaunchedCall call, bool early) {
   call.state = &memory_->at->state;
   const int error = faulty_ ? device::launch_call_fault(context_, call, &memory_->at->fault, stream)
-                            : device::launch_call(context_, call, early_, stream);
+                            : device::launch_call(context_, call, early, stream);
   cuda_check(static_cast<cudaError_t>(error), "launching a call");
 }
 
@@ -248,8 +249,9 @@ void CudaLaunched::launch(Stream stream, const device::LaunchedCall& call) {
   auto* const cuda_stream = static_cast<cudaStream_t>(stream);
   const Capture capture = capture_of(stream);
   if (capture.active) {
-    chain_capture(cuda_stream, capture);
-    put(cuda_stream, call);
+    // A node that waits for several others, or for none, has nothing to start early beside.
+    const bool joined = chain_capture(cuda_stream, capture);
+    put(cuda_stream, call, early_ && !joined && capture.count == 1);
     const Capture after = capture_of(stream);
     last_capture_ = after.id;
     last_capture_stream_ = stream_id(cuda_stream);
@@ -258,7 +260,7 @@ void CudaLaunched::launch(Stream stream, const device::LaunchedCall& call) {
   }
   const std::uint64_t id = stream_id(cuda_stream);
   chain_eager(cuda_stream, id);
-  put(cuda_stream, call);
+  put(cuda_stream, call, early_);
   // Now, and not when another stream asks: this one may have been destroyed by then.
   cuda_check(cudaEventRecord(last_event_, cuda_stream), "cudaEventRecord");
   last_stream_ = id;
