@@ -33,6 +33,7 @@ enum class Mutant {
   kNoLl128Reload,
   kCreditBeforeRead,
   kParkWithoutReread,
+  kParkAsksOneQuad,
   kNextBeforeComplete,
 };
 

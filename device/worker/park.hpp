@@ -17,7 +17,8 @@ namespace ringbell::device {
 template <class M>
 RINGBELL_TARGET bool command_arriving(const WorkerContext& ctx, std::uint64_t seq) {
   const CommandSlot& slot = ctx.queue[seq & (ctx.queue_depth - 1)];
-  for (unsigned i = 0; i < kCommandQuads; ++i) {
+  constexpr unsigned kAsked = mutated<M>(Mutant::kParkAsksOneQuad) ? 1 : kCommandQuads;
+  for (unsigned i = 0; i < kAsked; ++i) {
     if (!command_quad_ready(M::read_command_quad(&slot.quad[i], Edge::kPark), command_flag(seq))) return false;
   }
   return true;

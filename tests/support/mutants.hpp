@@ -18,6 +18,7 @@ enum class Side {
   kHost,     // the fence of host threads is gone
   kWorker,   // the fence of workers is gone
   kBarrier,  // the lanes do not wait for each other
+  kStream,   // the store that a stream makes for the host becomes relaxed
 };
 
 struct Weakening {

@@ -6,7 +6,11 @@
 #ifndef RINGBELL_TESTS_SUPPORT_OPS_SCHED_HPP_
 #define RINGBELL_TESTS_SUPPORT_OPS_SCHED_HPP_
 
+#include <array>
+#include <cstddef>
+
 #include "device/mem/ops.hpp"
+#include "device/worker/launched_call.hpp"
 #include "tests/support/mutants.hpp"
 #include "tests/support/shared_memory.hpp"
 
@@ -17,6 +21,7 @@ struct SchedModel {
   inline static SharedMemory* memory = nullptr;
   inline static Weakening weakening;
   inline static std::array<bool, kMaxModelThreads> is_worker{};
+  inline static unsigned turns_refused = 0;  // attempts to take a turn that found it taken
 
   static bool weak(device::Edge edge, Side side) { return weakening.hits(edge, side); }
 };
@@ -35,6 +40,7 @@ struct SchedOps {
     store(word, value, Visible::kAnyTime, "store_relaxed");
   }
   static void store_release(std::uint64_t* word, std::uint64_t value, Edge edge) {
+    if (edge == Edge::kTurn && value == device::kTurnFree) kept_to_model(word);
     store(word, value, SchedModel::weak(edge, Side::kRelease) ? Visible::kAnyTime : Visible::kRelease, "store_release");
   }
   // Loads happen when they are issued, so the store may overtake only stores: no more than a relaxed one.
@@ -48,8 +54,14 @@ struct SchedOps {
   static bool compare_exchange(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired) {
     return SchedModel::memory->compare_exchange(word, expected, desired);
   }
-  static bool compare_exchange_acquire(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired, Edge) {
-    return SchedModel::memory->compare_exchange(word, expected, desired);
+  static bool compare_exchange_acquire(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired, Edge edge) {
+    const Exchange order = SchedModel::weak(edge, Side::kAcquire) ? Exchange::kRelaxed : Exchange::kAcquire;
+    const bool won = SchedModel::memory->compare_exchange(word, expected, desired, order);
+    if (edge == Edge::kTurn && desired == device::kTurnTaken) {
+      if (won) kept_from_model(word);
+      if (!won && *word == device::kTurnTaken) ++SchedModel::turns_refused;
+    }
+    return won;
   }
 
   static void publish_ll(device::LlLine* line, device::LlWords words) {
@@ -111,6 +123,28 @@ struct SchedOps {
   static void idle_pause(unsigned) { Scheduler::current().yield(); }
 
  private:
+  // What launched calls keep beside the turn they read and write plainly: it passes through the model where it would
+  // be read, behind the acquire, and where it was written, before the release.
+  static constexpr std::size_t kKeptWords = sizeof(device::Persistent) / 8;
+  static std::uint64_t* kept_beside(std::uint64_t* turn) {
+    return reinterpret_cast<std::uint64_t*>(reinterpret_cast<std::byte*>(turn) - offsetof(device::LaunchedState, turn) +
+                                            offsetof(device::LaunchedState, persistent));
+  }
+  static void kept_to_model(std::uint64_t* turn) {
+    std::uint64_t* const kept = kept_beside(turn);
+    std::array<std::uint64_t, kKeptWords> written;
+    for (std::size_t i = 0; i < kKeptWords; ++i) written[i] = kept[i];
+    for (std::size_t i = 0; i < kKeptWords; ++i) store(&kept[i], written[i], Visible::kAnyTime, "store_kept");
+  }
+  static void kept_from_model(std::uint64_t* turn) {
+    std::uint64_t* const kept = kept_beside(turn);
+    std::array<std::uint64_t, kKeptWords> read;
+    for (std::size_t i = 0; i < kKeptWords; ++i) {
+      read[i] = SchedModel::memory->load(&kept[i], 8, Load::kPlain, "load_kept");
+    }
+    for (std::size_t i = 0; i < kKeptWords; ++i) kept[i] = read[i];
+  }
+
   static std::uint64_t load(const std::uint64_t* word, Load order, const char* what) {
     return SchedModel::memory->load(word, 8, order, what);
   }

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/sched_world.hpp"
 
-#include <cstdio>
+#include <algorithm>
 #include <cstdlib>
+
+#include "tests/support/sched_values.hpp"
 
 namespace ringbell::test {
 
@@ -12,42 +14,9 @@ using Host = SchedOps<>;
 
 namespace {
 
-constexpr std::size_t kUserBytes = 1024;  // the largest message of a call, with guards
-constexpr std::size_t kGuard = 16;
-constexpr std::uint64_t kPoison = 0xeeeeeeeeeeeeeeee;
-
-std::uint64_t mix(std::uint64_t value) {
-  value = (value ^ value >> 31) * 0x9e3779b97f4a7c15ull;
-  value = (value ^ value >> 29) * 0xbf58476d1ce4e5b9ull;
-  return value ^ value >> 32;
-}
-
-// Elements may miss their alignment: then byte by byte, as an application's memcpy would.
-std::uint64_t load_element(const std::byte* at, std::size_t bytes) {
-  if (reinterpret_cast<std::uintptr_t>(at) % bytes == 0) {
-    return bytes == 8 ? Host::load_user_u64(at) : bytes == 4 ? Host::load_user_u32(at) : Host::load_user_u8(at);
-  }
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < bytes; ++i) value |= std::uint64_t{Host::load_user_u8(at + i)} << 8 * i;
-  return value;
-}
-
-void store_element(std::byte* at, std::size_t bytes, std::uint64_t value) {
-  const bool whole = reinterpret_cast<std::uintptr_t>(at) % bytes == 0;
-  if (whole && bytes == 8) return Host::store_user_u64(at, value);
-  if (whole && bytes == 4) return Host::store_user_u32(at, static_cast<std::uint32_t>(value));
-  for (std::size_t i = 0; i < bytes; ++i) Host::store_user_u8(at + i, static_cast<std::uint8_t>(value >> 8 * i));
-}
-
 std::uint64_t number_of(const char* variable, std::uint64_t otherwise) {
   const char* text = std::getenv(variable);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
-std::string text(const char* format, auto... values) {
-  char line[256];
-  std::snprintf(line, sizeof line, format, values...);
-  return line;
 }
 
 }  // namespace
@@ -60,7 +29,7 @@ std::uint64_t first_seed() { return number_of("RINGBELL_SEED", 1); }
 SchedWorld::SchedWorld(WorldConfig config, RunWorker run)
     : config_(std::move(config)),
       run_(run),
-      memory_(scheduler_, config_.ranks * (config_.layout.window_bytes() + (64u << 10) + 4 * kUserBytes)),
+      memory_(scheduler_, config_.ranks * (config_.layout.window_bytes() + (64u << 10) + 8 * kUserBytes)),
       ranks_(config_.ranks) {
   for (unsigned r = 0; r < config_.ranks; ++r) make_rank(r);
   for (unsigned r = 0; r < config_.ranks; ++r) {
@@ -84,9 +53,9 @@ void SchedWorld::make_rank(unsigned r) {
   memory_.name_part(rank.ctx.queue, config_.queue_depth * sizeof(device::CommandSlot), name + "queue");
   memory_.name_part(rank.ctx.completions, config_.queue_depth * sizeof(device::Completion), name + "completions");
   rank.ctx.window[r] = memory_.allocate(name + "window", window_bytes, 128);
-  name_window(r);
+  for (unsigned way = 0; way < device::kWays; ++way) name_window(r, way);
   rank.launched = reinterpret_cast<std::uint64_t*>(memory_.allocate(name + "launched", 8));
-  for (unsigned i = 0; i < 2; ++i) {
+  for (unsigned i = 0; i < buffers(); ++i) {
     rank.in[i] = memory_.allocate(name + "in" + std::to_string(i), kUserBytes);
     rank.out[i] = memory_.allocate(name + "out" + std::to_string(i), kUserBytes);
   }
@@ -100,10 +69,10 @@ void SchedWorld::make_rank(unsigned r) {
   rank.ctx.timeout_ns = config_.timeout_ns;
 }
 
-void SchedWorld::name_window(unsigned r) {
-  const std::byte* window = ranks_[r].ctx.window[r];
+void SchedWorld::name_window(unsigned r, unsigned way) {
   const device::WindowLayout& layout = config_.layout;
-  const std::string name = "rank" + std::to_string(r) + ".";
+  const std::byte* window = ranks_[r].ctx.window[r] + way * layout.way_bytes();
+  const std::string name = "rank" + std::to_string(r) + (way == device::kHostWay ? "." : ".stream.");
   for (unsigned source = 0; source < config_.ranks; ++source) {
     memory_.name_part(window + layout.abort_offset(source), 128, name + "abort" + std::to_string(source));
     memory_.name_part(window + layout.header_offset(source, 0), 256, name + "header" + std::to_string(source));
@@ -133,51 +102,67 @@ void SchedWorld::start(std::uint64_t seed, std::uint64_t* launches) {
   scheduler_.begin(seed, config_.step_limit);
   memory_.reset();
   SchedModel::is_worker.fill(false);
-  SeededRandom& random = scheduler_.random();
-  const auto draw = [&](const std::vector<std::uint64_t>& from) {
-    return from[random.below(static_cast<std::uint32_t>(from.size()))];
-  };
+  SchedModel::turns_refused = 0;
   for (unsigned r = 0; r < config_.ranks; ++r) {
-    Rank& rank = ranks_[r];
-    *launches += rank.generation;
-    const std::string name = "rank" + std::to_string(r) + ".";
-    rank.ctx.idle_park_ns = draw(config_.idle_park_ns);
-    rank.ctx.lease_ns = draw(config_.lease_ns);
-    rank.persistent = {config_.first_seq, config_.first_op, 0, 0, {}};
-    auto word = [&](std::uint64_t offset) { return reinterpret_cast<std::uint64_t*>(rank.ctx.window[r] + offset); };
-    if (config_.first_epoch != 0) {
-      for (unsigned wire = 0; wire < device::kWireFormats; ++wire) {
-        rank.persistent.epochs[wire] = {config_.first_epoch, config_.first_epoch};
-        memory_.set_initial(word(config_.layout.credit_offset(0, wire)), config_.first_epoch);
-      }
-      memory_.set_initial(word(config_.layout.tail_offset(0)), config_.first_epoch);
-    }
-    rank.next_seq = config_.first_seq;
-    rank.next_call = 0;
-    rank.generation = 0;
-    rank.lanes_running = 0;
-    rank.host_lock = false;
-    rank.published.assign(config_.calls.size(), 0);
-    rank.worker = SchedWorker{};
-    rank.warps = WarpWorker{};
-    rank.worker.lanes = rank.warps.lanes = config_.lanes;
-    for (unsigned l = 0; l < config_.lanes; ++l) {
-      rank.worker.thread[l] = scheduler_.add(
-          name + "lane" + std::to_string(l), [this, r, l] { lane(r, l); }, false);
-      rank.warps.thread[l] = rank.worker.thread[l];
-      SchedModel::is_worker[rank.worker.thread[l]] = true;
-    }
-    for (unsigned a = 0; a < config_.applications; ++a) {
-      scheduler_.add(
-          name + "app" + std::to_string(a), [this, r] { application(r); }, true);
-    }
-    if (config_.service)
-      scheduler_.add(
-          name + "service", [this, r] { service(r); }, false);
+    *launches += ranks_[r].generation;
+    start_rank(r);
   }
   for (const Extra& extra : extra_)
     scheduler_.add(
         extra.name, [this, &extra] { extra.body(*this); }, extra.essential);
+  if (begin_) begin_(*this);
+}
+
+void SchedWorld::start_rank(unsigned r) {
+  SeededRandom& random = scheduler_.random();
+  const auto draw = [&](const std::vector<std::uint64_t>& from) {
+    return from[random.below(static_cast<std::uint32_t>(from.size()))];
+  };
+  Rank& rank = ranks_[r];
+  const std::string name = "rank" + std::to_string(r) + ".";
+  rank.ctx.idle_park_ns = draw(config_.idle_park_ns);
+  rank.ctx.lease_ns = draw(config_.lease_ns);
+  rank.persistent = {config_.first_seq, config_.first_op, 0, 0, {}};
+  auto word = [&](std::uint64_t offset) { return reinterpret_cast<std::uint64_t*>(rank.ctx.window[r] + offset); };
+  if (config_.first_epoch != 0) {
+    for (unsigned wire = 0; wire < device::kWireFormats; ++wire) {
+      rank.persistent.epochs[wire] = {config_.first_epoch, config_.first_epoch};
+      memory_.set_initial(word(config_.layout.credit_offset(0, wire)), config_.first_epoch);
+    }
+    memory_.set_initial(word(config_.layout.tail_offset(0)), config_.first_epoch);
+  }
+  rank.next_seq = rank.retired = config_.first_seq;
+  rank.next_call = 0;
+  rank.generation = 0;
+  rank.lanes_running = 0;
+  rank.host_lock = false;
+  rank.host_unlocked.fill(0);
+  rank.afters = 0;
+  rank.is_after.assign(config_.queue_depth, 0);
+  rank.last_store.assign(config_.calls.size(), {});
+  rank.stream_given.fill(0);
+  rank.published.assign(config_.calls.size(), 0);
+  rank.worker = SchedWorker{};
+  rank.warps = WarpWorker{};
+  if (config_.calls.empty()) return;  // nothing for a worker to do
+  rank.worker.lanes = rank.warps.lanes = config_.lanes;
+  for (unsigned l = 0; l < config_.lanes; ++l) {
+    rank.worker.thread[l] = scheduler_.add(
+        name + "lane" + std::to_string(l), [this, r, l] { lane(r, l); }, false);
+    rank.warps.thread[l] = rank.worker.thread[l];
+    SchedModel::is_worker[rank.worker.thread[l]] = true;
+  }
+  for (unsigned a = 0; a < config_.applications; ++a) {
+    scheduler_.add(
+        name + "app" + std::to_string(a), [this, r] { application(r); }, true);
+  }
+  if (config_.service)
+    scheduler_.add(
+        name + "service", [this, r] { service(r); }, false);
+  if (std::any_of(config_.calls.begin(), config_.calls.end(), [](const Call& c) { return c.after_stream; })) {
+    scheduler_.add(
+        name + "stream", [this, r] { stream(r); }, true);
+  }
 }
 
 Outcome SchedWorld::explore(std::uint64_t first_seed, std::uint64_t seeds, Weakening weakening) {
@@ -245,12 +230,43 @@ void SchedWorld::publish(unsigned r, const device::Command& command, std::uint64
   device::publish_command<Host>(ranks_[r].ctx.queue, config_.queue_depth, seq, command);
 }
 
+// The lock is a real one: it orders memory.
+void SchedWorld::lock_host(unsigned r) {
+  while (ranks_[r].host_lock) Host::pause(1);
+  ranks_[r].host_lock = true;
+  memory_.join(scheduler_.self(), ranks_[r].host_unlocked);
+}
+void SchedWorld::unlock_host(unsigned r) {
+  ranks_[r].host_unlocked = memory_.clock(scheduler_.self());
+  ranks_[r].host_lock = false;
+}
+
+bool SchedWorld::worth_a_launch(unsigned r) { return ranks_[r].afters == 0 || front_is_ready(r); }
+
+bool SchedWorld::front_is_ready(unsigned r) {
+  Rank& rank = ranks_[r];
+  lock_host(r);
+  const std::uint32_t mask = config_.queue_depth - 1;
+  for (; rank.retired < rank.next_seq; ++rank.retired) {
+    const std::uint64_t word =
+        Host::load_acquire(&rank.ctx.completions[rank.retired & mask].word, device::Edge::kCompletion);
+    if (device::completion_count(word) != rank.retired + 1) break;
+    rank.afters -= rank.is_after[rank.retired & mask];
+    rank.is_after[rank.retired & mask] = 0;
+  }
+  const bool ready =
+      rank.retired < rank.next_seq && device::command_is_ready<Host>(rank.ctx.queue, config_.queue_depth, rank.retired);
+  unlock_host(r);
+  return ready;
+}
+
 void SchedWorld::ring(unsigned r) {
   Host::fence_seq_cst(device::Edge::kPark);
+  if (!worth_a_launch(r)) return;
   while (look_after_launch(r) == device::LaunchRight::kUnresolved) Host::pause(1);
 }
 
-Status SchedWorld::wait(unsigned r, std::uint64_t seq, std::uint64_t* info) {
+Status SchedWorld::wait(unsigned r, std::uint64_t seq, std::uint64_t* info, bool claims) {
   const device::Completion& line = ranks_[r].ctx.completions[seq & (config_.queue_depth - 1)];
   bool broken = false;
   for (unsigned polls = 1;; ++polls) {
@@ -260,7 +276,9 @@ Status SchedWorld::wait(unsigned r, std::uint64_t seq, std::uint64_t* info) {
       return device::completion_status(word);
     }
     if (broken) return Status::kAborted;  // what was completed before it broke has been seen by now
-    if (config_.wait_claims && polls % 4 == 0) broken = look_after_launch(r) == device::LaunchRight::kBroken;
+    if (claims && polls % 4 == 0 && worth_a_launch(r)) {
+      broken = look_after_launch(r) == device::LaunchRight::kBroken;
+    }
     Host::pause(polls);
   }
 }
@@ -268,32 +286,48 @@ Status SchedWorld::wait(unsigned r, std::uint64_t seq, std::uint64_t* info) {
 void SchedWorld::service(unsigned r) {
   for (;;) {
     for (std::uint32_t pauses = scheduler_.random().below(32) + 1; pauses != 0; --pauses) Host::pause(1);
-    static_cast<void>(look_after_launch(r));
+    if (front_is_ready(r)) static_cast<void>(look_after_launch(r));
+  }
+}
+
+// What it is told to do was told before, by a driver or under a lock: it comes after all that its teller did.
+void SchedWorld::stream(unsigned r) {
+  Rank& rank = ranks_[r];
+  for (std::size_t index = 0; index < config_.calls.size(); ++index) {
+    if (!call(r, index).after_stream) continue;
+    while (rank.last_store[index].word == nullptr) Host::pause(1);
+    memory_.join(scheduler_.self(), rank.stream_given);
+    SeededRandom& random = scheduler_.random();
+    for (std::uint32_t pauses = random.below(random.one_in(3) ? 400 : 8); pauses != 0; --pauses) Host::pause(1);
+    while (config_.may_store && !config_.may_store(r, index)) Host::pause(1);
+    write_input(r, index);
+    const device::LastStore& last = rank.last_store[index];
+    if (SchedModel::weak(device::Edge::kCommand, Side::kStream)) {
+      Host::store_relaxed(last.word, last.value);
+    } else {
+      Host::store_release(last.word, last.value, device::Edge::kCommand);
+    }
   }
 }
 
 std::byte* SchedWorld::output(unsigned r, std::size_t index) {
-  return ranks_[r].out[index % 2] + kGuard + call(r, index).offset;
+  return ranks_[r].out[index % buffers()] + kGuard + call(r, index).offset;
 }
 std::byte* SchedWorld::input(unsigned r, std::size_t index) {
   const Call c = call(r, index);
   if (c.of_last_output) return output(r, index - 1);
-  return c.in_place ? output(r, index) : ranks_[r].in[index % 2] + kGuard + c.offset;
+  return c.in_place ? output(r, index) : ranks_[r].in[index % buffers()] + kGuard + c.offset;
 }
 
-/// Any bits are data; every other element is a small number, as flags are.
 std::uint64_t SchedWorld::element(unsigned r, std::size_t index, std::uint64_t i) const {
   if (config_.calls[index].of_last_output) return expected(index - 1, i);
-  const std::uint64_t value = mix(seed_ * 977 + index * 131 + r * 17 + i + 1);
-  const std::uint64_t small = config_.first_epoch + 1 + value % 4;
-  return i % 2 == 0 ? value : small << 32 | small;
+  return element_of(seed_, r, index, i, config_.first_epoch);
 }
 
 std::uint64_t SchedWorld::expected(std::size_t index, std::uint64_t i) const {
-  const std::size_t bits = 8 * dtype_bytes(config_.calls[index].dtype);
   std::uint64_t sum = 0;
   for (unsigned r = 0; r < config_.ranks; ++r) sum += element(r, index, i);
-  return bits == 64 ? sum : sum & ((std::uint64_t{1} << bits) - 1);
+  return cut(sum, dtype_bytes(config_.calls[index].dtype));
 }
 
 void SchedWorld::write_input(unsigned r, std::size_t index) {
@@ -306,7 +340,8 @@ void SchedWorld::write_input(unsigned r, std::size_t index) {
 void SchedWorld::finish(unsigned r, std::size_t index, std::uint64_t seq) {
   const Call c = call(r, index);
   std::uint64_t published = 0;
-  const Status status = wait(r, seq, &published);
+  const bool claims = config_.wait_claims || (c.after_stream && config_.wait_claims_after);
+  const Status status = wait(r, seq, &published, claims);
   if (status != c.expected) {
     scheduler_.fail(text("call %zu ended with status %d, expected %d", index, static_cast<int>(status),
                          static_cast<int>(c.expected)));
@@ -336,8 +371,7 @@ void SchedWorld::application(unsigned r) {
   std::size_t head = 0;
   std::size_t tail = 0;
   for (;;) {
-    while (rank.host_lock) Host::pause(1);
-    rank.host_lock = true;
+    lock_host(r);
     const bool more = rank.next_call < config_.calls.size();
     if (more && head - tail < config_.ahead) {
       const std::size_t index = submitted[head % 8] = rank.next_call++;
@@ -345,22 +379,17 @@ void SchedWorld::application(unsigned r) {
       ++head;
       const Call c = call(r, index);
       while (config_.may_submit && !config_.may_submit(r, index)) Host::pause(1);
-      write_input(r, index);
+      if (!c.after_stream) write_input(r, index);
       for (std::uint32_t pauses = scheduler_.random().below(scheduler_.random().one_in(3) ? 200 : 4); pauses != 0;
            --pauses) {
         Host::pause(1);
       }
-      const bool all_reduce = c.count != 0 || config_.ranks > 1;
-      publish(r,
-              {input(r, index), output(r, index), c.count, index, c.chunk_bytes,
-               all_reduce ? device::CommandKind::kAllReduce : device::CommandKind::kNop, c.flags, c.dtype,
-               ReduceOp::kSum, Algorithm::kRing, c.protocol, 1},
-              seq);
-      rank.host_lock = false;
+      submit(r, index, seq);
+      unlock_host(r);
       ring(r);
       continue;
     }
-    rank.host_lock = false;
+    unlock_host(r);
     if (tail == head) {
       if (!more) return;
       continue;
@@ -368,6 +397,25 @@ void SchedWorld::application(unsigned r) {
     finish(r, submitted[tail % 8], seqs[tail % 8]);
     ++tail;
   }
+}
+
+void SchedWorld::submit(unsigned r, std::size_t index, std::uint64_t seq) {
+  Rank& rank = ranks_[r];
+  const Call c = call(r, index);
+  const bool all_reduce = c.count != 0 || config_.ranks > 1;
+  const device::Command command{
+      input(r, index), output(r, index),
+      c.count,         index,
+      c.chunk_bytes,   all_reduce ? device::CommandKind::kAllReduce : device::CommandKind::kNop,
+      c.flags,         c.dtype,
+      ReduceOp::kSum,  Algorithm::kRing,
+      c.protocol,      1};
+  if (!c.after_stream) return publish(r, command, seq);
+  const device::LastStore last = device::publish_all_but_last<Host>(rank.ctx.queue, config_.queue_depth, seq, command);
+  rank.is_after[seq & (config_.queue_depth - 1)] = 1;
+  ++rank.afters;
+  rank.stream_given = memory_.clock(scheduler_.self());
+  rank.last_store[index] = last;
 }
 
 std::string SchedWorld::check_bytes() const {

@@ -33,6 +33,7 @@ struct Call {
   std::uint32_t chunk_bytes = 16;
   bool in_place = false;
   bool of_last_output = false;  // input is the last call's output, submitted without waiting for it
+  bool after_stream = false;    // the rank's stream writes the input and then makes the command whole
   std::uint8_t offset = 0;      // bytes by which the buffers miss alignment
   std::uint8_t flags = 0;
   Status expected = Status::kOk;
@@ -50,14 +51,16 @@ struct WorldConfig {
   std::vector<std::uint64_t> lease_ns = {1'000'000'000};
   std::uint64_t timeout_ns = 0;
   unsigned queue_depth = 2;
-  unsigned ahead = 1;         // calls submitted before the first is waited for, at most queue_depth
-  bool service = false;       // a thread per rank that claims launches now and then
-  bool wait_claims = true;    // waiting looks after launches
+  unsigned ahead = 1;             // calls submitted before the first is waited for, at most queue_depth
+  bool service = false;           // a thread per rank that claims launches now and then
+  bool wait_claims = true;        // waiting looks after launches
+  bool wait_claims_after = true;  // waiting for a call after a stream does, if wait_claims does not
   unsigned applications = 1;  // threads that share a rank's calls; more than one: calls of count 0, no more than depth
   std::uint64_t step_limit = 300'000;
   std::vector<Call> calls;
   std::function<Call(Call, unsigned rank, std::size_t index)> change_call;
   std::function<bool(unsigned rank, std::size_t index)> may_submit;  // asked until true
+  std::function<bool(unsigned rank, std::size_t index)> may_store;   // the same, by the stream before its last store
 };
 
 struct Outcome {
@@ -77,13 +80,20 @@ class SchedWorld {
     SchedWorker worker;
     WarpWorker warps;
     std::uint64_t* launched = nullptr;  // in the model's memory
-    std::byte* in[2] = {};
-    std::byte* out[2] = {};
+    std::byte* in[4] = {};
+    std::byte* out[4] = {};
     std::uint64_t next_seq = 0;
     std::size_t next_call = 0;
     std::uint64_t generation = 0;  // of the newest launch asked for
     unsigned lanes_running = 0;
     bool host_lock = false;
+    Clock host_unlocked{};  // what happened before the lock was free again
+    // Under the lock, as in runtime/call_queue.cpp.
+    std::uint64_t retired = 0;
+    std::uint64_t afters = 0;                   // queued calls after a stream
+    std::vector<std::uint8_t> is_after;         // per queue slot
+    std::vector<device::LastStore> last_store;  // per call: the stream's; no word: not handed over yet
+    Clock stream_given{};
     std::vector<std::uint64_t> published;  // payload bytes, per call
   };
 
@@ -93,18 +103,26 @@ class SchedWorld {
   void add_thread(std::string name, bool essential, std::function<void(SchedWorld&)> body);
   /// After every seed that went well.
   void check_after(std::function<std::string(SchedWorld&)> check) { check_after_ = std::move(check); }
+  /// When a seed begins, before its threads run: more threads, and memory as it is at first.
+  void before_each(std::function<void(SchedWorld&)> begin) { begin_ = std::move(begin); }
   /// Stops at the first failure.
   Outcome explore(std::uint64_t first_seed, std::uint64_t seeds, Weakening weakening = {});
 
   // For threads of tests.
   Rank& rank(unsigned r) { return ranks_[r]; }
   Scheduler& scheduler() { return scheduler_; }
+  SharedMemory& memory() { return memory_; }
+  [[nodiscard]] std::uint64_t seed() const { return seed_; }
   [[nodiscard]] const WorldConfig& config() const { return config_; }
   /// What submit and wait do about launches; kMine is acted upon.
   device::LaunchRight look_after_launch(unsigned r);
   void publish(unsigned r, const device::Command& command, std::uint64_t seq);
   void ring(unsigned r);  // after publish: the fence, and the launch if it is due
-  Status wait(unsigned r, std::uint64_t seq, std::uint64_t* info);
+  /// Is the oldest command that has not completed whole?
+  bool front_is_ready(unsigned r);
+  bool worth_a_launch(unsigned r);  // without calls after a stream nobody asks
+  /// @param claims looks after launches
+  Status wait(unsigned r, std::uint64_t seq, std::uint64_t* info, bool claims);
 
  private:
   struct Extra {
@@ -113,18 +131,24 @@ class SchedWorld {
     std::function<void(SchedWorld&)> body;
   };
 
+  [[nodiscard]] unsigned buffers() const { return config_.ahead > 2 ? 4 : 2; }  // used by turns
   void make_rank(unsigned r);
-  void name_window(unsigned r);
+  void name_window(unsigned r, unsigned way);
+  void start_rank(unsigned r);
   void start(std::uint64_t seed, std::uint64_t* launches);
   void lane(unsigned r, unsigned lane);
   void application(unsigned r);
   void service(unsigned r);
+  void stream(unsigned r);
+  void lock_host(unsigned r);
+  void unlock_host(unsigned r);
   [[nodiscard]] Call call(unsigned r, std::size_t index) const;
   std::byte* input(unsigned r, std::size_t index);
   std::byte* output(unsigned r, std::size_t index);
   [[nodiscard]] std::uint64_t element(unsigned r, std::size_t index, std::uint64_t i) const;
   [[nodiscard]] std::uint64_t expected(std::size_t index, std::uint64_t i) const;
   void write_input(unsigned r, std::size_t index);
+  void submit(unsigned r, std::size_t index, std::uint64_t seq);
   void finish(unsigned r, std::size_t index, std::uint64_t seq);
   std::string check_bytes() const;
 
@@ -135,6 +159,7 @@ class SchedWorld {
   std::vector<Rank> ranks_;
   std::vector<Extra> extra_;
   std::function<std::string(SchedWorld&)> check_after_;
+  std::function<void(SchedWorld&)> begin_;
   std::uint64_t seed_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace ringbell::test {
 
@@ -75,6 +76,7 @@ void SharedMemory::reset() {
   for (auto& buffer : buffers_) buffer.clear();
   for (Clock& clock : clocks_) clock.fill(0);
   fenced_.fill(0);
+  forbidden_.clear();
   released_.clear();
   issued_ = 0;
 }
@@ -168,6 +170,7 @@ void SharedMemory::store(void* at, unsigned bytes, std::uint64_t value, Visible 
   const std::uint32_t place = index(at);
   while (buffers_[self].size() >= kMaxPending) drain_one_of(self, clocks_[self][self]);
   scheduler_.trace(what, at, value);
+  check_allowed(self, place);
   const std::uint32_t number = ++clocks_[self][self];
   const bool alone = ++touch(place).pending == 1;
   buffers_[self].push_back({place, number, ++issued_, mask_of(at, bytes),
@@ -221,6 +224,7 @@ bool SharedMemory::may_drain(unsigned thread, std::size_t position) const {
 
 void SharedMemory::commit(unsigned thread, std::size_t position) {
   const Pending store = buffers_[thread][position];
+  check_allowed(thread, store.word);
   buffers_[thread].erase(buffers_[thread].begin() + static_cast<std::ptrdiff_t>(position));
   Word& word = words_[store.word];
   --word.pending;
@@ -287,23 +291,72 @@ void SharedMemory::fence_seq_cst() {
   fenced_ = clock;
 }
 
-bool SharedMemory::compare_exchange(std::uint64_t* at, std::uint64_t expected, std::uint64_t desired) {
+bool SharedMemory::covers(const Pending& store, unsigned thread, std::uint32_t place) const {
+  return store.word == place && store.number <= clocks_[scheduler_.self()][thread];
+}
+
+/// A read-modify-write finds the newest value: what happens before it of stores to its word becomes visible first.
+void SharedMemory::drain_word(std::uint32_t place) {
+  for (;;) {
+    bool left = false;
+    bool drained = false;
+    for (unsigned thread = 0; thread < kMaxModelThreads && !drained; ++thread) {
+      for (std::size_t i = 0; i < buffers_[thread].size() && !drained; ++i) {
+        if (!covers(buffers_[thread][i], thread, place)) continue;
+        left = true;
+        drained = may_drain(thread, i);
+        if (drained) commit(thread, i);
+      }
+    }
+    if (!left) return;
+    if (!drained) drain_some();
+    scheduler_.point();
+  }
+}
+
+bool SharedMemory::compare_exchange(std::uint64_t* at, std::uint64_t expected, std::uint64_t desired, Exchange order) {
   scheduler_.point();
-  drain_covered();
-  const unsigned self = scheduler_.self();
   const std::uint32_t place = index(at);
+  const bool releases = order == Exchange::kRelease || order == Exchange::kFull;
+  if (releases) drain_covered();
+  drain_word(place);
+  const unsigned self = scheduler_.self();
   Word& word = touch(place);
   const Version latest = word.versions.back();
   Clock& clock = clocks_[self];
-  if (latest.released >= 0) raise(clock, released_[static_cast<std::size_t>(latest.released)]);
+  if (latest.released >= 0 && (order == Exchange::kAcquire || order == Exchange::kFull)) {
+    raise(clock, released_[static_cast<std::size_t>(latest.released)]);
+  }
   word.seen[self] = static_cast<std::uint16_t>(word.versions.size() - 1);
   const bool won = latest.value == expected;
   scheduler_.trace(won ? "compare_exchange won" : "compare_exchange lost", at, won ? desired : latest.value);
   if (!won) return false;
   const std::uint32_t number = ++clock[self];
-  word.versions.push_back({desired, number, remember(clock), static_cast<std::uint8_t>(self)});
+  // The release that it replaces goes on in it.
+  std::int32_t released = latest.released;
+  if (releases) {
+    Clock both = clock;
+    if (latest.released >= 0) raise(both, released_[static_cast<std::size_t>(latest.released)]);
+    released = remember(both);
+  }
+  word.versions.push_back({desired, number, released, static_cast<std::uint8_t>(self)});
   std::memcpy(at, &desired, 8);
   return true;
+}
+
+void SharedMemory::forbid_stores(std::uint32_t threads, const void* begin, std::size_t bytes, std::string why) {
+  const std::uint32_t first = index(begin);
+  forbidden_.push_back({threads, first, first + static_cast<std::uint32_t>(bytes / 8), std::move(why)});
+  for (unsigned thread = 0; thread < kMaxModelThreads; ++thread) {
+    for (const Pending& store : buffers_[thread]) check_allowed(thread, store.word);
+  }
+}
+
+void SharedMemory::check_allowed(unsigned thread, std::uint32_t place) {
+  for (const Forbidden& forbidden : forbidden_) {
+    if ((forbidden.threads >> thread & 1) == 0 || place < forbidden.first_word || place >= forbidden.end_word) continue;
+    scheduler_.fail(forbidden.why + ": " + this->place(base_ + std::size_t{place} * 8));
+  }
 }
 
 }  // namespace ringbell::test

@@ -29,6 +29,12 @@ enum class Visible : std::uint8_t {
   kRelease,    // after everything that happens before it
 };
 enum class Load : std::uint8_t { kPlain, kRelaxed, kAcquire };
+enum class Exchange : std::uint8_t {
+  kRelaxed,
+  kAcquire,
+  kRelease,
+  kFull,  // a fence of this thread's stores, besides
+};
 
 class SharedMemory {
  public:
@@ -48,7 +54,12 @@ class SharedMemory {
   std::uint64_t load(const void* at, unsigned bytes, Load order, const char* what);
   void store(void* at, unsigned bytes, std::uint64_t value, Visible visible, const char* what);
   void fence_seq_cst();
-  bool compare_exchange(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired);
+  bool compare_exchange(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired,
+                        Exchange order = Exchange::kFull);
+
+  /// From now on a store of `threads` (bit n: thread n) to this part fails the run, also one that was made before and
+  /// becomes visible only now.
+  void forbid_stores(std::uint32_t threads, const void* begin, std::size_t bytes, std::string why);
 
   // Orders that barriers and launches make; no scheduling point.
   [[nodiscard]] const Clock& clock(unsigned thread) const { return clocks_[thread]; }
@@ -84,6 +95,12 @@ class SharedMemory {
     std::uintptr_t end;
     std::string name;
   };
+  struct Forbidden {
+    std::uint32_t threads;
+    std::uint32_t first_word;
+    std::uint32_t end_word;
+    std::string why;
+  };
 
   std::uint32_t index(const void* at) const;
   Word& touch(std::uint32_t at);
@@ -94,6 +111,9 @@ class SharedMemory {
   void drain_some();
   bool drain_one_of(unsigned thread, std::uint32_t up_to);
   void drain_covered();
+  bool covers(const Pending& store, unsigned thread, std::uint32_t place) const;
+  void drain_word(std::uint32_t place);
+  void check_allowed(unsigned thread, std::uint32_t place);
   std::int32_t remember(const Clock& clock);
 
   Scheduler& scheduler_;
@@ -107,6 +127,7 @@ class SharedMemory {
   std::array<std::vector<Pending>, kMaxModelThreads> buffers_;
   std::array<Clock, kMaxModelThreads> clocks_{};
   std::vector<Clock> released_;
+  std::vector<Forbidden> forbidden_;
   Clock fenced_{};
   std::uint64_t issued_ = 0;
 };
