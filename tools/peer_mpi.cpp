@@ -61,6 +61,11 @@ class MpiPeer final : public Peer {
     return "";
   }
 
+  /// MPI leaves the overflow of integers open, and Open MPI's vector code adds 8-bit ones with saturation.
+  [[nodiscard]] bool exact(DType dtype, ReduceOp op, int /*ranks*/) const override {
+    return op != ReduceOp::kSum || (dtype != DType::kInt8 && dtype != DType::kUInt8);
+  }
+
   void prepare(const PeerCall& call) override {
     type_ = mpi_type(call.dtype);
     op_ = mpi_op(call.op);

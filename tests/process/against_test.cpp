@@ -121,6 +121,24 @@ TEST_F(Against, MpiHasNotEveryTypeAndOperation) {
   EXPECT_TRUE(contains(run.err, "ringbell perf: mpi: MPI has no bfloat16: these rows are left out")) << run.err;
 }
 
+TEST_F(Against, MpiIsRightInEveryTypeThatItHasAndSumsOfBytesAreNotJudged) {
+  if (!has_mpi()) GTEST_SKIP() << "ringbell-perf-mpi was not built";
+  const Outcome run = run_program(
+      "$RINGBELL perf --device cpu --ranks 3 -w 0 -n 1 --rounds 1 --against mpi --sizes 4K "
+      "-d float32,float64,int8,uint8,int32,uint32,int64,uint64 -o sum,prod,min,max -J " +
+      folder_ + "/a.json");
+  EXPECT_EQ(run.code, 0) << run.out << run.err;
+  int judged = 0;
+  const nlohmann::json results = document();
+  for (const auto& row : results.at("rows")) {
+    if (row.at("peer") != "mpi") continue;
+    const bool bytes = row.at("dtype") == "int8" || row.at("dtype") == "uint8";
+    EXPECT_EQ(row.at("wrong").is_null(), bytes && row.at("op") == "sum") << row;
+    if (row.at("wrong") == 0) ++judged;
+  }
+  EXPECT_EQ(judged, (8 * 4 - 2) * 2);
+}
+
 /// Processes of the run `owner` whose arguments hold `part`.
 std::vector<pid_t> processes_of(pid_t owner, const std::string& program, const std::string& variable) {
   std::vector<pid_t> found;
