@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 
 #include "device/mem/ops.hpp"
 #include "device/worker/launched_call.hpp"
@@ -21,7 +22,7 @@ struct SchedModel {
   inline static SharedMemory* memory = nullptr;
   inline static Weakening weakening;
   inline static std::array<bool, kMaxModelThreads> is_worker{};
-  inline static unsigned turns_refused = 0;  // attempts to take a turn that found it taken
+  inline static std::function<void(const std::uint64_t* turn, bool taken)> on_turn;  // somebody tried to take it
 
   static bool weak(device::Edge edge, Side side) { return weakening.hits(edge, side); }
 };
@@ -59,7 +60,7 @@ struct SchedOps {
     const bool won = SchedModel::memory->compare_exchange(word, expected, desired, order);
     if (edge == Edge::kTurn && desired == device::kTurnTaken) {
       if (won) kept_from_model(word);
-      if (!won && *word == device::kTurnTaken) ++SchedModel::turns_refused;
+      if (SchedModel::on_turn) SchedModel::on_turn(word, won);
     }
     return won;
   }

@@ -102,7 +102,7 @@ void SchedWorld::start(std::uint64_t seed, std::uint64_t* launches) {
   scheduler_.begin(seed, config_.step_limit);
   memory_.reset();
   SchedModel::is_worker.fill(false);
-  SchedModel::turns_refused = 0;
+  SchedModel::on_turn = nullptr;
   for (unsigned r = 0; r < config_.ranks; ++r) {
     *launches += ranks_[r].generation;
     start_rank(r);
@@ -186,6 +186,7 @@ Outcome SchedWorld::explore(std::uint64_t first_seed, std::uint64_t seeds, Weake
     }
   }
   SchedModel::memory = nullptr;
+  SchedModel::on_turn = nullptr;
   SchedModel::weakening = {};
   return outcome;
 }
@@ -243,17 +244,22 @@ void SchedWorld::unlock_host(unsigned r) {
 
 bool SchedWorld::worth_a_launch(unsigned r) { return ranks_[r].afters == 0 || front_is_ready(r); }
 
-bool SchedWorld::front_is_ready(unsigned r) {
+void SchedWorld::retire_locked(unsigned r) {
   Rank& rank = ranks_[r];
-  lock_host(r);
   const std::uint32_t mask = config_.queue_depth - 1;
   for (; rank.retired < rank.next_seq; ++rank.retired) {
     const std::uint64_t word =
         Host::load_acquire(&rank.ctx.completions[rank.retired & mask].word, device::Edge::kCompletion);
-    if (device::completion_count(word) != rank.retired + 1) break;
+    if (device::completion_count(word) != rank.retired + 1) return;
     rank.afters -= rank.is_after[rank.retired & mask];
     rank.is_after[rank.retired & mask] = 0;
   }
+}
+
+bool SchedWorld::front_is_ready(unsigned r) {
+  Rank& rank = ranks_[r];
+  lock_host(r);
+  retire_locked(r);
   const bool ready =
       rank.retired < rank.next_seq && device::command_is_ready<Host>(rank.ctx.queue, config_.queue_depth, rank.retired);
   unlock_host(r);
@@ -402,6 +408,7 @@ void SchedWorld::application(unsigned r) {
 void SchedWorld::submit(unsigned r, std::size_t index, std::uint64_t seq) {
   Rank& rank = ranks_[r];
   const Call c = call(r, index);
+  if (seq + 1 - rank.retired > config_.queue_depth) retire_locked(r);  // what was in this slot has been waited for
   const bool all_reduce = c.count != 0 || config_.ranks > 1;
   const device::Command command{
       input(r, index), output(r, index),

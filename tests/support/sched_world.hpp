@@ -142,6 +142,7 @@ class SchedWorld {
   void stream(unsigned r);
   void lock_host(unsigned r);
   void unlock_host(unsigned r);
+  void retire_locked(unsigned r);
   [[nodiscard]] Call call(unsigned r, std::size_t index) const;
   std::byte* input(unsigned r, std::size_t index);
   std::byte* output(unsigned r, std::size_t index);
