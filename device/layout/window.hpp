@@ -22,7 +22,8 @@ struct alignas(kCacheLineBytes) CreditLine {
 struct alignas(kCacheLineBytes) TailLine {
   std::uint64_t filled;
 };
-/// memory: the victim's window. writer: the one source rank of the line. reader: the owner. zero: nobody aborted.
+/// memory: the victim's window. writer: one way of the one source rank of the line. reader: the owner. zero: nobody
+/// aborted.
 struct alignas(kCacheLineBytes) AbortLine {
   std::uint64_t code;  // written last (edge kAbort); see AbortCode
   std::uint64_t seq;
@@ -50,9 +51,12 @@ struct WindowLayout {
   std::uint32_t channels;
 
   // The fixed part.
-  RINGBELL_HD static constexpr std::uint64_t abort_offset(unsigned source) { return source * sizeof(AbortLine); }
+  // A rank's worker and its launched calls may give up at the same time: a line for each.
+  RINGBELL_HD static constexpr std::uint64_t abort_offset(unsigned source, unsigned writer_way) {
+    return (source * kWays + writer_way) * sizeof(AbortLine);
+  }
   RINGBELL_HD static constexpr std::uint64_t header_offset(unsigned source, std::uint64_t parity) {
-    return kMaxRanks * sizeof(AbortLine) + (source * 2 + (parity & 1)) * sizeof(HeaderLine);
+    return kMaxRanks * kWays * sizeof(AbortLine) + (source * 2 + (parity & 1)) * sizeof(HeaderLine);
   }
   RINGBELL_HD constexpr std::uint64_t credit_offset(unsigned channel, unsigned wire) const {
     return header_offset(kMaxRanks, 0) + (std::uint64_t{channel} * kWireFormats + wire) * sizeof(CreditLine);

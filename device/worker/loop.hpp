@@ -193,7 +193,7 @@ RINGBELL_TARGET void raise_abort(const WorkerContext& ctx, G& g, std::uint64_t c
     if (peer == ctx.rank) continue;
     // Calls of the other way wait for this rank, too.
     std::byte* region = ctx.window[peer] - ctx.way * ctx.layout.way_bytes() + at % kWays * ctx.layout.way_bytes();
-    auto* line = reinterpret_cast<AbortLine*>(region + WindowLayout::abort_offset(ctx.rank));
+    auto* line = reinterpret_cast<AbortLine*>(region + WindowLayout::abort_offset(ctx.rank, ctx.way));
     M::store_relaxed(&line->seq, failure.seq);
     M::store_relaxed(&line->peer_seq, failure.seen);
     M::store_relaxed(&line->mine, failure.my_count);

@@ -90,20 +90,23 @@ static_assert(offsetof(WaitRecord, step) % 8 == 0 && offsetof(WaitRecord, peer) 
               offsetof(WaitRecord, what) == offsetof(WaitRecord, step) + 5 &&
               offsetof(WaitRecord, reporter) == offsetof(WaitRecord, step) + 7);
 
-inline constexpr unsigned kToldByShift = 24;  // above an abort_code: whose abort line told it; kMaxRanks: none did
+inline constexpr unsigned kToldByShift = 24;  // above an abort_code: which abort line told it; kNoTeller: none did
+inline constexpr unsigned kNoTeller = kMaxRanks * kWays;
 
 /// Who gave up on whom and why, as far as others say it. @return abort_code and who told; 0: nobody did
 template <class M>
 RINGBELL_TARGET RINGBELL_NOINLINE std::uint32_t find_abort(const WorkerContext& ctx, bool ask_host) {
   RINGBELL_ROLLED
-  for (unsigned source = 0; source < ctx.world; ++source) {
-    const auto* line = reinterpret_cast<const AbortLine*>(ctx.window[ctx.rank] + WindowLayout::abort_offset(source));
+  for (unsigned at = 0; at < kWays * ctx.world; ++at) {
+    // First the lines of this way's writers: the other way of a rank that failed only passes on the code.
+    const unsigned teller = at < ctx.world ? at * kWays + ctx.way : (at - ctx.world) * kWays + (ctx.way ^ 1);
+    const auto* line = reinterpret_cast<const AbortLine*>(ctx.window[ctx.rank] + WindowLayout::abort_offset(0, teller));
     const auto code = static_cast<std::uint32_t>(M::load_acquire(&line->code, Edge::kAbort));
-    if (code != 0) return code | source << kToldByShift;
+    if (code != 0) return code | teller << kToldByShift;
   }
   if (!ask_host) return 0;
   const auto code = static_cast<std::uint32_t>(M::load_acquire(&ctx.control->control.abort_code, Edge::kAbort));
-  return code == 0 ? 0 : code | unsigned{kMaxRanks} << kToldByShift;
+  return code == 0 ? 0 : code | kNoTeller << kToldByShift;
 }
 
 /// Looks at the abort words, the peers' headers and the clock. @return why the wait must end; 0: it goes on
@@ -121,7 +124,7 @@ RINGBELL_TARGET RINGBELL_NOINLINE std::uint32_t look_around(const WorkerContext&
   } else {
     return 0;
   }
-  return static_cast<std::uint32_t>(abort_code(status, ctx.rank, peer)) | unsigned{kMaxRanks} << kToldByShift;
+  return static_cast<std::uint32_t>(abort_code(status, ctx.rank, peer)) | kNoTeller << kToldByShift;
 }
 
 /// The first lane of an operation that must end says why.
@@ -139,8 +142,8 @@ RINGBELL_TARGET RINGBELL_NOINLINE void record_failure(const WorkerContext& ctx, 
   if (!timed_out) record.peer = static_cast<std::uint8_t>(abort_peer(code));
   if (record.status != Status::kMismatch) return;
   const unsigned teller = code >> kToldByShift;
-  if (teller != kMaxRanks) {
-    const auto* line = reinterpret_cast<const AbortLine*>(ctx.window[ctx.rank] + WindowLayout::abort_offset(teller));
+  if (teller != kNoTeller) {
+    const auto* line = reinterpret_cast<const AbortLine*>(ctx.window[ctx.rank] + WindowLayout::abort_offset(0, teller));
     record.expected = M::load_relaxed(&line->seq);
     record.seen = M::load_relaxed(&line->peer_seq);
     record.my_count = M::load_relaxed(&line->mine);

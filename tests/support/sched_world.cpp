@@ -74,7 +74,7 @@ void SchedWorld::name_window(unsigned r, unsigned way) {
   const std::byte* window = ranks_[r].ctx.window[r] + way * layout.way_bytes();
   const std::string name = "rank" + std::to_string(r) + (way == device::kHostWay ? "." : ".stream.");
   for (unsigned source = 0; source < config_.ranks; ++source) {
-    memory_.name_part(window + layout.abort_offset(source), 128, name + "abort" + std::to_string(source));
+    memory_.name_part(window + layout.abort_offset(source, 0), 256, name + "abort" + std::to_string(source));
     memory_.name_part(window + layout.header_offset(source, 0), 256, name + "header" + std::to_string(source));
   }
   constexpr const char* kWires[] = {"ll", "ll128", "simple"};

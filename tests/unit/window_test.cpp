@@ -22,7 +22,9 @@ struct Part {
 std::vector<Part> parts_of(const WindowLayout& layout) {
   std::vector<Part> parts;
   for (unsigned source = 0; source < kMaxRanks; ++source) {
-    parts.push_back({WindowLayout::abort_offset(source), sizeof(AbortLine), "abort"});
+    for (unsigned way = 0; way < kWays; ++way) {
+      parts.push_back({WindowLayout::abort_offset(source, way), sizeof(AbortLine), "abort"});
+    }
     for (unsigned parity = 0; parity < 2; ++parity) {
       parts.push_back({WindowLayout::header_offset(source, parity), sizeof(HeaderLine), "header"});
     }
