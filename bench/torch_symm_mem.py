@@ -173,7 +173,7 @@ def rows_of(options, cases, merged, ranks, torch_version, environment):
         one_call = options.issue in ("host", "stream")
         bandwidths = perf_document.bandwidths(bytes_of(case), fields["p50_us"] if one_call else 0, ranks)
         rows.append({"bytes": bytes_of(case), "count": case.count, "dtype": case.dtype, "op": "sum", "algo": case.peer[len("torch-"):],
-                     "proto": "-", "issue": options.issue, "peer": case.peer, "ranks": ranks, "device": "cuda", "channels": None,
+                     "proto": "-", "issue": options.issue, **({"chain": "graph"} if options.issue == "chain" else {}), "peer": case.peer, "ranks": ranks, "device": "cuda", "channels": None,
                      "in_place": IN_PLACE[case.peer], "iters": options.iterations, "rounds": options.rounds, **fields, **bandwidths,
                      "wrong": wrong, "hash": None, "peer_version": torch_version, "peer_env": environment, "nvls": False, "l2": "warm"})
     return rows

@@ -235,9 +235,16 @@ class Tables(unittest.TestCase):
         lines = self.rows_of(plot.table(named(document(rows)), {}))
         self.assertEqual([line["auto"] for line in lines], ["4.0 (LL)", "90.0 (Simple)"])
 
+    def test_chains_by_their_ways_are_columns_of_their_own_and_can_be_asked_for(self):
+        rows = [row(8, 4.0 + index, issue="chain", chain=way) for index, way in enumerate(sorted(schema.CHAINS))]
+        line, = self.rows_of(plot.table(named(document(rows)), {}))
+        self.assertEqual(sum("chain" in name for name in line), len(schema.CHAINS))
+        line, = self.rows_of(plot.table(named(document(rows)), {"issue": ["chain-graph"]}))
+        self.assertEqual(list(line.values())[1:2], ["5.0"])
+
     def test_every_known_peer_and_issue_has_words(self):
         self.assertEqual(set(plot_series.PEERS), schema.PEERS)
-        self.assertEqual(set(plot_series.ISSUES), schema.ISSUES)
+        self.assertEqual(set(plot_series.ISSUES), schema.ISSUES | {f"chain-{way}" for way in schema.CHAINS})
 
     def test_files_given_by_name_are_shown_and_drawn(self):
         with tempfile.TemporaryDirectory() as folder:

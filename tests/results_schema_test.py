@@ -30,8 +30,9 @@ PEERS = {"ringbell", "nccl", "nccl-sym", "nccl-ring-ll", "nccl-ring-ll128", "ncc
 RATIOS = ("ratio_min", "ratio", "ratio_max")
 # What a row may say besides; files from before these fields do not have them.
 MAY = {"ratio": NUMBER, "ratio_min": NUMBER, "ratio_max": NUMBER, "peer_version": str, "peer_env": dict,
-       "nvls": (bool, type(None)), "l2": str}
+       "nvls": (bool, type(None)), "l2": str, "chain": str, "calls_per_sample": int}
 L2 = {"warm", "cold", "flush"}
+CHAINS = {"host", "after", "stream", "graph"}
 
 
 def is_a(value, kinds):
@@ -54,12 +55,14 @@ def fields(where, value, shape):
 def check_choices(place, row):
     """Fields with a fixed set of values, and those that only some rows have."""
     errors = []
-    for name, known in (("device", DEVICES), ("issue", ISSUES), ("peer", PEERS), ("l2", L2)):
+    for name, known in (("device", DEVICES), ("issue", ISSUES), ("peer", PEERS), ("l2", L2), ("chain", CHAINS)):
         if name in row and row[name] not in known:
             errors.append(f"{place}: {name} '{row[name]}' is unknown: one of {', '.join(sorted(known))}")
     for name, value in row.get("peer_env", {}).items():
         if not isinstance(value, str):
             errors.append(f"{place}: peer_env's {name} is {json.dumps(value)[:40]}, not a text")
+    if "chain" in row and row["issue"] != "chain":
+        errors.append(f"{place}: 'chain' belongs to issue chain, not {row['issue']}")
     given = [row[name] for name in RATIOS if name in row]
     if given and len(given) != len(RATIOS):
         errors.append(f"{place}: ratio, ratio_min and ratio_max stand together")
@@ -139,7 +142,8 @@ def self_check():
             theirs(dtype="bfloat16", channels=None, proto="none", algo="unknown"), ours(l2="cold"), ours(wrong=None),
             lambda d: [d["rows"][1].pop(name) for name in RATIOS]]
     fine += [theirs(peer=name) for name in PEERS] + [theirs(issue=name) for name in ISSUES] + [theirs(l2=name) for name in L2]
-    fine += [lambda d, n=n: d["rows"][1].pop(n) for n in MAY if n not in RATIOS]
+    fine += [theirs(issue="chain", chain=name) for name in CHAINS]
+    fine += [lambda d, n=n: d["rows"][1].pop(n) for n in MAY if n in THEIRS and n not in RATIOS]
     for index, change in enumerate(fine):
         assert not check(changed(change)), f"good copy {index}: {check(changed(change))}"
 
@@ -151,7 +155,8 @@ def self_check():
               theirs(ratio=None), theirs(ratio=True), theirs(ratio=math.nan), theirs(ratio_min=3.6),
               theirs(ratio_max=3.4), theirs(ratio_min=0), theirs(peer_version=2), theirs(peer_version=None),
               theirs(peer_env=[]), theirs(peer_env={"NCCL_PROTO": 1}), theirs(peer_env=None), theirs(nvls="off"),
-              theirs(nvls=0), theirs(l2="hot"), theirs(l2=None), ours(l2="")]
+              theirs(nvls=0), theirs(l2="hot"), theirs(l2=None), ours(l2=""),
+              theirs(issue="chain", chain="bell"), theirs(issue="host", chain="host"), ours(calls_per_sample="64")]
     spoilt += [lambda d, n=n: d.pop(n) for n in TOP] + [lambda d, n=n, i=i: d["rows"][i].pop(n) for n in ROW for i in (0, 1)]
     spoilt += [lambda d, n=n: d["rows"][1].pop(n) for n in RATIOS]
     for index, change in enumerate(spoilt):

@@ -59,11 +59,14 @@ void describe_perf(CLI::App& perf, PerfTexts& texts, PerfOptions& options) {
                   "1: new values before and a check after every call, on every rank; 0: none (1)");
   perf.add_option("-d,--datatype", texts.dtypes, "list of " + join(dtype_names(), ",") + " or all (float32)");
   perf.add_option("-o,--op", texts.ops, "list of " + join(reduce_op_names(), ",") + " or all (sum)");
-  perf.add_option("-G,--cudagraph", texts.graphs, "graph launches; only 0 in this version");
+  perf.add_option("-G,--cudagraph", texts.graphs, "that many graph launches: --issue graph -n G (0: none)");
   perf.add_option("-J,--output_file", options.json_path, "write the results as JSON");
   perf.add_option("--algo", texts.algorithm, "ring or auto (auto)");
   perf.add_option("--proto", texts.protocol, "LL, LL128, Simple or auto (auto)");
-  perf.add_option("--issue", texts.issue, "how calls are issued; only host in this version");
+  perf.add_option("--issue", texts.issue,
+                  "list of host: one call alone; after: the same behind a stream; stream: back to back on a stream; "
+                  "graph: nodes of a graph; chain: 64 x producer kernel, call, consumer kernel, each of those ways "
+                  "(host)");
   perf.add_option("--chunk", texts.chunk,
                   "payload of a slot in bytes, a multiple of 1920; without: the library's choice");
   perf.add_flag("--allow-shared-device", options.allow_shared_device, "let several ranks use one GPU");
@@ -130,8 +133,8 @@ void refuse_later(const CLI::App& perf) {
     if (perf.count(option) == 0) continue;
     throw UsageError(
         std::string(option) +
-        " is not in this version. There are: --ranks --device --gpus -b -e -f -i --sizes -n -w -c -d -o -G 0 "
-        "-J --algo ring|auto --proto LL|LL128|Simple|auto --issue host --chunk --allow-shared-device --seed "
+        " is not in this version. There are: --ranks --device --gpus -b -e -f -i --sizes -n -w -c -d -o -G "
+        "-J --algo ring|auto --proto LL|LL128|Simple|auto --issue --chunk --allow-shared-device --seed "
         "--timeout --hash --against --rounds --l2 --tail");
   }
 }
@@ -145,6 +148,36 @@ Seat read_seat(std::string_view text, std::size_t peers) {
     refuse(kSeatOption, text, "only for processes that perf starts");
   }
   return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] == 1};
+}
+
+/// --issue and -G.
+void read_issue(const CLI::App& perf, const PerfTexts& texts, PerfOptions& options) {
+  const auto graphs = static_cast<int>(parse_whole("-G", texts.graphs, 0, std::numeric_limits<int>::max()));
+  std::string issue = texts.issue;
+  if (graphs != 0) {
+    if (perf.count("--issue") != 0 && issue != "graph") {
+      throw UsageError("-G " + texts.graphs + " and --issue " + issue + " exclude each other: -G is --issue graph");
+    }
+    if (perf.count("-n") != 0)
+      throw UsageError("-G " + texts.graphs + " and -n exclude each other: -G counts the samples");
+    issue = "graph";
+    options.iterations = graphs;
+  }
+  std::vector<std::size_t> seen;
+  for (const std::string_view part : split_list("--issue", issue)) {
+    const std::size_t word = parse_choice("--issue", part, {std::begin(kIssueWords), std::end(kIssueWords)});
+    if (std::find(seen.begin(), seen.end(), word) != seen.end()) {
+      refuse("--issue", issue, std::string(part) + " is there twice: name every way once");
+    }
+    seen.push_back(word);
+    for (const IssueWay way : issue_ways(word)) options.ways.push_back(way);
+  }
+  const bool samples =
+      std::any_of(options.ways.begin(), options.ways.end(), [](IssueWay way) { return !is_single(way); });
+  if (samples && options.l2 != L2State::kWarm) {
+    throw UsageError("--l2 " + texts.l2 + " and --issue " + issue +
+                     " exclude each other: between calls back to back nothing can be done to the cache");
+  }
 }
 
 void read_perf(const CLI::App& perf, const PerfTexts& texts, PerfOptions& options) {
@@ -167,8 +200,6 @@ void read_perf(const CLI::App& perf, const PerfTexts& texts, PerfOptions& option
   options.dtypes = parse_dtypes("-d", texts.dtypes);
   options.ops = parse_reduce_ops("-o", texts.ops);
   refuse_end_below_element(options.sizes, options.dtypes);
-  parse_choice("-G", texts.graphs, {"0"});
-  parse_choice("--issue", texts.issue, {"host"});
   options.algorithm = read_algorithm(texts.algorithm);
   options.protocol = read_protocol(texts.protocol);
   if (!texts.chunk.empty()) {
@@ -186,6 +217,7 @@ void read_perf(const CLI::App& perf, const PerfTexts& texts, PerfOptions& option
   if (!options.against.empty()) options.rounds = kRoundsAgainst;
   if (!texts.rounds.empty()) options.rounds = static_cast<int>(parse_whole("--rounds", texts.rounds, 1, kMostRounds));
   options.l2 = static_cast<L2State>(parse_choice("--l2", texts.l2, {std::begin(kL2Names), std::end(kL2Names)}));
+  read_issue(perf, texts, options);
   if (!texts.seat.empty()) options.seat = read_seat(texts.seat, options.against.size());
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/ringbell.hpp"
+#include "tools/issue.hpp"
 #include "tools/peer_names.hpp"
 
 namespace ringbell::tools {
@@ -57,6 +58,7 @@ struct PerfOptions {
   std::vector<PeerName> against;
   int rounds = 1;
   L2State l2 = L2State::kWarm;
+  std::vector<IssueWay> ways;  ///< rows of each size
   bool tail = false;
   Seat seat;
 };

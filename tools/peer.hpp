@@ -12,6 +12,8 @@
 
 #include "runtime/ringbell.hpp"
 #include "tools/exit_codes.hpp"
+#include "tools/issue.hpp"
+#include "tools/work_stream.hpp"
 
 namespace ringbell::tools {
 
@@ -40,6 +42,18 @@ class Peer {
   [[nodiscard]] virtual std::string refusal(DType /*dtype*/, ReduceOp /*op*/, std::uint64_t /*count*/) const {
     return "";
   }
+  /// Why it cannot be driven in that way; empty when it can.
+  [[nodiscard]] virtual std::string refusal(IssueWay way) const {
+    return needs_stream(way) ? "its calls are not on streams" : "";
+  }
+  /// Before any call that needs a stream: this one, which outlives the peer's calls.
+  virtual void use(WorkStream& /*work*/) {}
+  /// Puts the call on that stream, or into its capture, and returns at once.
+  virtual Status enqueue(const PeerCall& /*call*/) noexcept { return Status::kUnsupported; }
+  /// The timed section of a call that runs behind what is on that stream: returns when `out` is complete.
+  virtual Status call_after(const PeerCall& /*call*/) noexcept { return Status::kUnsupported; }
+  /// After calls of enqueue() have run: has one failed?
+  virtual Status enqueued() noexcept { return Status::kOk; }
   /// Can the result be compared bit for bit? Not if the library's rule for it rounds in other places than ours.
   [[nodiscard]] virtual bool exact(DType /*dtype*/, ReduceOp /*op*/, int /*ranks*/) const { return true; }
   /// Before calls with new arguments, not timed: what an application would do once, like capturing a graph.

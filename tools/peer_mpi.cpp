@@ -52,6 +52,7 @@ MPI_Op mpi_op(ReduceOp op) {
 
 class MpiPeer final : public Peer {
  public:
+  using Peer::refusal;
   [[nodiscard]] std::string refusal(DType dtype, ReduceOp op, std::uint64_t count) const override {
     if (mpi_type(dtype) == MPI_DATATYPE_NULL) return std::string("MPI has no ") + dtype_name(dtype);
     if (mpi_op(op) == MPI_OP_NULL) return std::string("MPI has no ") + reduce_op_name(op);
@@ -103,7 +104,7 @@ void measure(const PerfOptions& options, int rank, int world, Turns& turns) {
   const std::unique_ptr<Buffers> buffers = make_cpu_buffers(region_bytes(options), options.l2 != L2State::kWarm);
   const std::unique_ptr<Meeting> meeting = take_seat(options, rank, world);
   MpiPeer peer;
-  Measurement measurement(peer, *buffers, *meeting, options, [&] { turns.beat(options.seat.group); });
+  Measurement measurement(peer, *buffers, *meeting, options, nullptr, [&] { turns.beat(options.seat.group); });
   try {
     take_turns(options, measurement, *meeting, turns, library_version());
   } catch (const ExitError& error) {

@@ -93,6 +93,19 @@ class NcclPeer final : public Peer {
     return nccl_is_exact(dtype, op, ranks);
   }
 
+  [[nodiscard]] std::string refusal(IssueWay /*way*/) const override { return ""; }
+  void use(WorkStream& work) override { work_ = &work; }
+  Status enqueue(const PeerCall& call) noexcept override {
+    error_ = nccl_.call.all_reduce(call.in, call.out, call.count, type_, op_, comm_,
+                                   static_cast<cudaStream_t>(work_->get()));
+    return error_ == kNcclOk ? Status::kOk : Status::kSystem;
+  }
+  // NCCL's calls are always behind a stream; the host's part is to wait for it.
+  Status call_after(const PeerCall& call) noexcept override {
+    const Status status = enqueue(call);
+    return status == Status::kOk ? spin(static_cast<cudaStream_t>(work_->get())) : status;
+  }
+
   void prepare(const PeerCall& call) override {
     type_ = nccl_type(call.dtype);
     op_ = nccl_op(call.op);
@@ -101,11 +114,7 @@ class NcclPeer final : public Peer {
   // On the host's clock as ours is: the call, then spinning until the stream is through.
   Status call(const PeerCall& call) noexcept override {
     error_ = nccl_.call.all_reduce(call.in, call.out, call.count, type_, op_, comm_, stream_);
-    if (error_ != kNcclOk) return Status::kSystem;
-    do {
-      cuda_error_ = cudaStreamQuery(stream_);
-    } while (cuda_error_ == cudaErrorNotReady);
-    return cuda_error_ == cudaSuccess ? Status::kOk : Status::kSystem;
+    return error_ == kNcclOk ? spin(stream_) : Status::kSystem;
   }
 
   [[nodiscard]] ExitError failure(Status /*status*/) const override {
@@ -114,9 +123,17 @@ class NcclPeer final : public Peer {
   }
 
  private:
+  Status spin(cudaStream_t stream) noexcept {
+    do {
+      cuda_error_ = cudaStreamQuery(stream);
+    } while (cuda_error_ == cudaErrorNotReady);
+    return cuda_error_ == cudaSuccess ? Status::kOk : Status::kSystem;
+  }
+
   const NcclLibrary& nccl_;
   NcclComm comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
+  WorkStream* work_ = nullptr;
   std::vector<NcclWindow> windows_;
   int capability_major_ = 0;
   int type_ = 0;
@@ -190,7 +207,8 @@ void nccl_rank(const PerfOptions& options, const session::Place& place, int devi
     if (options.seat.probe) {
       probe(options, peer, *buffers, *meeting, turns);
     } else {
-      Measurement measurement(peer, *buffers, *meeting, options, [&] { turns.beat(options.seat.group); });
+      const auto work = any_needs_stream(options) ? make_cuda_work_stream() : nullptr;
+      Measurement measurement(peer, *buffers, *meeting, options, work.get(), [&] { turns.beat(options.seat.group); });
       take_turns(options, measurement, *meeting, turns, "NCCL " + nccl_version_text(nccl.version));
     }
     meeting->barrier();

@@ -19,6 +19,17 @@ Status RingbellPeer::call(const PeerCall& call) noexcept {
   return ticket.status == Status::kOk ? comm_.wait(ticket) : ticket.status;
 }
 
+Status RingbellPeer::enqueue(const PeerCall& call) noexcept {
+  return comm_.all_reduce_on(work_->get(), call.in, call.out, call.count, call.dtype, call.op);
+}
+
+Status RingbellPeer::call_after(const PeerCall& call) noexcept {
+  CallOptions options;
+  options.after = work_->get();
+  const Ticket ticket = comm_.all_reduce(call.in, call.out, call.count, call.dtype, call.op, options);
+  return ticket.status == Status::kOk ? comm_.wait(ticket) : ticket.status;
+}
+
 Status RingbellPeer::nop() noexcept {
   const Ticket ticket = comm_.nop();
   return ticket.status == Status::kOk ? comm_.wait(ticket) : ticket.status;

@@ -17,12 +17,19 @@ class RingbellPeer final : public Peer {
   explicit RingbellPeer(Communicator& comm) : comm_(comm) {}
   Status call(const PeerCall& call) noexcept override;
   Status nop() noexcept override;
+  [[nodiscard]] std::string refusal(DType, ReduceOp, std::uint64_t) const override { return ""; }
+  [[nodiscard]] std::string refusal(IssueWay /*way*/) const override { return ""; }
+  void use(WorkStream& work) override { work_ = &work; }
+  Status enqueue(const PeerCall& call) noexcept override;
+  Status call_after(const PeerCall& call) noexcept override;
+  Status enqueued() noexcept override { return comm_.check(work_->get()); }
   [[nodiscard]] ExitError failure(Status status) const override { return call_error(comm_, status); }
   [[nodiscard]] PeerPath path() const override;
   [[nodiscard]] std::optional<std::uint64_t> sent_bytes() const override;
 
  private:
   Communicator& comm_;
+  WorkStream* work_ = nullptr;
 };
 
 }  // namespace ringbell::tools

@@ -22,6 +22,13 @@
 
 namespace ringbell::tools {
 
+inline bool any_chain(const PerfOptions& options) {
+  return std::any_of(options.ways.begin(), options.ways.end(), [](IssueWay way) { return way.chain; });
+}
+inline bool any_needs_stream(const PerfOptions& options) {
+  return std::any_of(options.ways.begin(), options.ways.end(), [](IssueWay way) { return needs_stream(way); });
+}
+
 /// The buffer sets of one row.
 struct SetPlan {
   std::uint64_t stride;  ///< bytes from one set to the next
@@ -45,6 +52,8 @@ inline std::uint64_t region_bytes(const PerfOptions& options) {
   for (const std::uint64_t size : options.sizes) {
     const SetPlan plan = set_plan(options.l2, size, options.warmup + options.iterations);
     const bool cold = options.l2 == L2State::kCold;
+    // A chain's producer reads behind the inputs, its consumer writes behind the outputs.
+    if (any_chain(options)) most = std::max(most, 2 * plan.stride);
     most = std::max(most, cold ? plan.stride * (static_cast<std::uint64_t>(plan.calls) + 1) : size);
   }
   return most;

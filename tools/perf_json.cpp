@@ -85,33 +85,38 @@ void add_peer_fields(Json& json, const PeerInfo& peer, const std::optional<Ratio
 Json row_json(const Row& row, const Measured& measured, bool in_place, const PerfOptions& options, int ranks,
               DeviceKind device) {
   const double algorithm = algorithm_bandwidth_gbps(static_cast<double>(row.bytes), measured.us.p50);
-  Json json = {{"bytes", row.bytes},
-               {"count", row.count},
-               {"dtype", row.is_nop ? "none" : dtype_name(row.dtype)},
-               {"op", row.is_nop ? "none" : reduce_op_name(row.op)},
-               {"algo", row.is_nop ? "nop" : measured.path.algorithm},
-               {"proto", row.is_nop ? "none" : measured.path.protocol},
-               {"issue", "host"},
-               {"peer", row.peer},
-               {"ranks", ranks},
-               {"device", device == DeviceKind::kCuda ? "cuda" : "cpu"},
-               {"channels", measured.path.channels != 0 ? Json(measured.path.channels) : Json(nullptr)},
-               {"in_place", in_place},
-               {"iters", options.iterations},
-               {"rounds", measured.round_p50_us.size()},
-               {"l2", kL2Names[static_cast<int>(options.l2)]},
-               {"p10_us", rounded(measured.us.p10)},
-               {"p50_us", rounded(measured.us.p50)},
-               {"p99_us", rounded(measured.us.p99)},
-               {"p999_us", rounded(measured.us.p999)},
-               {"max_us", rounded(measured.us.max)},
-               {"cv", rounded(measured.us.cv)},
-               {"algbw_gbps", row.is_nop ? Json(nullptr) : Json(rounded(algorithm))},
-               {"busbw_gbps", row.is_nop ? Json(nullptr) : Json(rounded(bus_bandwidth_gbps(algorithm, ranks)))},
-               {"wrong", measured.wrong ? Json(*measured.wrong) : Json(nullptr)},
-               {"hash", measured.hash ? Json(fmt::format("{:016x}", *measured.hash)) : Json(nullptr)}};
+  Json json = {
+      {"bytes", row.bytes},
+      {"count", row.count},
+      {"dtype", row.is_nop ? "none" : dtype_name(row.dtype)},
+      {"op", row.is_nop ? "none" : reduce_op_name(row.op)},
+      {"algo", row.is_nop ? "nop" : measured.path.algorithm},
+      {"proto", row.is_nop ? "none" : measured.path.protocol},
+      {"issue", issue_name(row.way)},
+      {"peer", row.peer},
+      {"ranks", ranks},
+      {"device", device == DeviceKind::kCuda ? "cuda" : "cpu"},
+      {"channels", measured.path.channels != 0 ? Json(measured.path.channels) : Json(nullptr)},
+      {"in_place", in_place},
+      {"iters", options.iterations},
+      {"rounds", measured.round_p50_us.size()},
+      {"l2", kL2Names[static_cast<int>(options.l2)]},
+      {"p10_us", rounded(measured.us.p10)},
+      {"p50_us", rounded(measured.us.p50)},
+      {"p99_us", rounded(measured.us.p99)},
+      {"p999_us", rounded(measured.us.p999)},
+      {"max_us", rounded(measured.us.max)},
+      {"cv", rounded(measured.us.cv)},
+      {"algbw_gbps", !is_time_of_a_call(row) ? Json(nullptr) : Json(rounded(algorithm))},
+      {"busbw_gbps", !is_time_of_a_call(row) ? Json(nullptr) : Json(rounded(bus_bandwidth_gbps(algorithm, ranks)))},
+      {"wrong", measured.wrong ? Json(*measured.wrong) : Json(nullptr)},
+      {"hash", measured.hash ? Json(fmt::format("{:016x}", *measured.hash)) : Json(nullptr)}};
+  if (row.way.chain) json["chain"] = issue_name(row.way.issue);
+  if (!is_single(row.way)) json["calls_per_sample"] = kSampleCalls;
   if (!row.is_nop && measured.path.chunk_bytes != 0) {  // a row of ringbell's, resident or launched
     json["chunk_bytes"] = measured.path.chunk_bytes;
+  }
+  if (!row.is_nop && measured.path.chunk_bytes != 0 && is_single(row.way)) {
     json["sent_bytes"] = measured.sent_bytes;
     json["expected_bytes"] = row.expected_bytes(ranks);
   }

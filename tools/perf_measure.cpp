@@ -24,6 +24,7 @@ std::uint64_t Measurement::timed(Body body) {
 
 std::uint64_t Measurement::timed_call(Series& series, const PeerCall& call) {
   ++series.calls_made;
+  if (series.row.way.issue == Issue::kAfter) return timed([&] { return peer_.call_after(call); });
   return timed([&] { return peer_.call(call); });
 }
 
@@ -134,10 +135,49 @@ Measured Measurement::measure(const Row& row, bool in_place) {
   return result;
 }
 
+// Out of place only: in place the calls of a sample would add up.
+Measured Measurement::measure_samples(const Row& row) {
+  Measured result;
+  const std::uint64_t stride = set_plan(L2State::kWarm, row.bytes, 1).stride;
+  buffers_.select(0);
+  const PeerCall call{buffers_.in(), buffers_.out(), row.count, row.dtype, row.op};
+  const SampleBuffers around{static_cast<unsigned char*>(buffers_.in()) + stride,
+                             static_cast<unsigned char*>(buffers_.out()) + stride, row.bytes};
+  void* const input = row.way.chain ? around.source : buffers_.in();
+  void* const output = row.way.chain ? around.sink : buffers_.out();
+  const bool check = options_.check && peer_.exact(row.dtype, row.op, meeting_.world());
+  peer_.prepare(call);
+  SampleTimer timer(peer_, *work_, row.way, call, around);
+  std::uint64_t wrong = 0;
+  std::vector<std::uint64_t> times_ns;
+  for (int i = 0; i < options_.warmup + options_.iterations; ++i) {
+    const ValueRule rule = value_rule(row.dtype, row.op, meeting_.world(), options_.seed, ++calls_);
+    if (options_.check || i == 0) {
+      buffers_.fill(input, rule, meeting_.rank(), row.count);
+      buffers_.poison(output, poison_byte(rule), row.bytes);
+      buffers_.poison(buffers_.out(), poison_byte(rule), row.bytes);
+    }
+    if (beat_) beat_();
+    meeting_.barrier();
+    const double us = timer.sample_us();
+    if (i >= options_.warmup) times_ns.push_back(static_cast<std::uint64_t>(std::max(1.0, us * 1e3)));
+    if (check) wrong += buffers_.count_wrong(output, rule, row.count);
+  }
+  result.path = peer_.path();
+  set_times(result, times_ns);
+  if (check) result.wrong = meeting_.sum(wrong);
+  return result;
+}
+
 Row Measurement::all_reduce(const RowPlan& plan) {
   Row row = row_of(plan);
   row.refusal = peer_.refusal(plan.dtype, plan.op, plan.count);
+  if (row.refusal.empty()) row.refusal = peer_.refusal(plan.way);
   if (!row.refusal.empty()) return row;
+  if (!is_single(plan.way)) {
+    row.out_of_place = measure_samples(row);
+    return row;
+  }
   row.out_of_place = measure(row, false);
   row.in_place = measure(row, true);
   return row;

@@ -18,6 +18,7 @@
 #include "tools/perf_buffers.hpp"
 #include "tools/perf_cache.hpp"
 #include "tools/perf_rows.hpp"
+#include "tools/perf_samples.hpp"
 
 namespace ringbell::tools {
 
@@ -25,9 +26,12 @@ namespace ringbell::tools {
 class Measurement {
  public:
   /// @param beat  called before every timed call, outside of what is timed; may be empty
-  Measurement(Peer& peer, Buffers& buffers, Meeting& meeting, const PerfOptions& options,
+  /// @param work  for ways that need a stream; else null
+  Measurement(Peer& peer, Buffers& buffers, Meeting& meeting, const PerfOptions& options, WorkStream* work = nullptr,
               std::function<void()> beat = {})
-      : peer_(peer), buffers_(buffers), meeting_(meeting), options_(options), beat_(std::move(beat)) {}
+      : peer_(peer), buffers_(buffers), meeting_(meeting), options_(options), work_(work), beat_(std::move(beat)) {
+    if (work_ != nullptr) peer_.use(*work_);
+  }
 
   /// An empty command through queue and worker: what every call costs at least.
   Row nop();
@@ -46,6 +50,7 @@ class Measurement {
   };
 
   Measured measure(const Row& row, bool in_place);
+  Measured measure_samples(const Row& row);
   void measure_batch(Series& series, int first, int count);
   std::uint64_t hash(Series& series);
   /// Selects a set and says what a call on it is.
@@ -61,6 +66,7 @@ class Measurement {
   Buffers& buffers_;
   Meeting& meeting_;
   const PerfOptions& options_;
+  WorkStream* work_;
   std::function<void()> beat_;
   std::uint64_t calls_ = 0;  ///< makes the values of every call new
 };

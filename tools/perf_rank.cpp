@@ -70,13 +70,13 @@ void tell(int rank, const char* text) {
 }
 
 /// All rows. @return the conductor's exit code, 0 on the others
-int measure_rows(const PerfOptions& options, Communicator& comm, Buffers& buffers, Meeting& meeting, Turns* turns,
-                 const std::vector<std::string>& arguments) {
+int measure_rows(const PerfOptions& options, Communicator& comm, Buffers& buffers, WorkStream* work, Meeting& meeting,
+                 Turns* turns, const std::vector<std::string>& arguments) {
   RingbellPeer peer(comm);
   const int group = options.seat.group;
   std::function<void()> beat;
   if (turns != nullptr) beat = [turns, group] { turns->beat(group); };
-  Measurement measurement(peer, buffers, meeting, options, beat);
+  Measurement measurement(peer, buffers, meeting, options, work, beat);
   int code = kExitOk;
   if (group == 0 && comm.rank() == 0) {
     code = conduct(options, {comm.describe(), comm.world(), comm.device()}, measurement, turns, arguments);
@@ -101,12 +101,16 @@ int measure(const PerfOptions& options, const session::Place& place, Turns* turn
   const bool flushes = options.l2 != L2State::kWarm;
   const std::unique_ptr<Buffers> buffers =
       device == DeviceKind::kCuda ? make_cuda_buffers(ordinal, bytes, flushes) : make_cpu_buffers(bytes, flushes);
+  std::unique_ptr<WorkStream> work;
+  if (any_needs_stream(options)) {
+    work = device == DeviceKind::kCuda ? make_cuda_work_stream() : make_cpu_work_stream();
+  }
   Communicator comm = Communicator::from_env(make_config(options, device, ordinal));
   const std::unique_ptr<Meeting> meeting = options.seat.meeting_fd >= 0
                                                ? take_seat(options, comm.rank(), comm.world())
                                                : find_meeting(comm, *buffers, meeting_limit_s(options));
   try {
-    return measure_rows(options, comm, *buffers, *meeting, turns, arguments);
+    return measure_rows(options, comm, *buffers, work.get(), *meeting, turns, arguments);
   } catch (const ExitError& error) {
     // First the text: a rank that hears of the failure may be gone before this one, and then perf ends this one.
     tell(place.rank, error.what());

@@ -22,6 +22,7 @@ struct RowPlan {
   DType dtype;
   ReduceOp op;
   std::uint64_t count;
+  IssueWay way = {};
   [[nodiscard]] std::uint64_t bytes() const { return count * dtype_bytes(dtype); }
 };
 
@@ -31,7 +32,9 @@ inline std::vector<RowPlan> plan_rows(const PerfOptions& options) {
   for (const DType dtype : options.dtypes) {
     for (const ReduceOp op : options.ops) {
       for (const std::uint64_t size : options.sizes) {
-        if (const std::uint64_t count = size / dtype_bytes(dtype)) plans.push_back({dtype, op, count});
+        const std::uint64_t count = size / dtype_bytes(dtype);
+        if (count == 0) continue;
+        for (const IssueWay way : options.ways) plans.push_back({dtype, op, count, way});
       }
     }
   }
@@ -70,6 +73,7 @@ struct Row {
   std::uint64_t bytes = 0;
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
+  IssueWay way;
   std::optional<Measured> out_of_place;
   std::optional<Measured> in_place;
   std::string refusal;  ///< why the peer has no such row; nothing is measured then
@@ -89,6 +93,11 @@ struct Row {
     refusal = round.refusal;
   }
 };
+
+/// Else there is no bandwidth: of an empty call, of what a call adds to a graph, of a chain.
+inline bool is_time_of_a_call(const Row& row) {
+  return !row.is_nop && !row.way.chain && row.way.issue != Issue::kGraph;
+}
 
 /// What was measured, in a header's words.
 struct Subject {
@@ -113,6 +122,7 @@ inline Row row_of(const RowPlan& plan) {
   row.bytes = plan.bytes();
   row.dtype = plan.dtype;
   row.op = plan.op;
+  row.way = plan.way;
   return row;
 }
 

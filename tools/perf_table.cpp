@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/perf_table.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "runtime/build_info.hpp"
@@ -13,26 +15,33 @@ namespace {
 constexpr const char* kKeyFormat = "{:>13}{:>14}{:>13}{:>7}{:>6}";
 constexpr const char* kHeadFormat = "#{:>12}{:>14}{:>13}{:>7}{:>6}";
 constexpr const char* kPlaceFormat = "{:>12}{:>9}{:>9}{:>8}";
-constexpr const char* kOwnFormat = " {:>9} {:>7} {:>6} {:>11} {:>16}";
+constexpr const char* kOwnFormat = " {:>9} {:>7} {:>12} {:>11} {:>16}";
 constexpr const char* kRatioFormat = " {:>24}";
 
 std::string place_text(const std::optional<Measured>& measured, const Row& row, int ranks) {
   if (!measured) return fmt::format(kPlaceFormat, "-", "-", "-", "-");
   const double algorithm = algorithm_bandwidth_gbps(static_cast<double>(row.bytes), measured->us.p50);
-  return fmt::format(kPlaceFormat, fmt::format("{:.2f}", measured->us.p50), fmt::format("{:.3f}", algorithm),
-                     fmt::format("{:.3f}", bus_bandwidth_gbps(algorithm, ranks)),
+  const bool has_bandwidth = is_time_of_a_call(row) || row.is_nop;
+  const auto bandwidth = [&](double gbps) { return has_bandwidth ? fmt::format("{:.3f}", gbps) : std::string("-"); };
+  return fmt::format(kPlaceFormat, fmt::format("{:.2f}", measured->us.p50), bandwidth(algorithm),
+                     bandwidth(bus_bandwidth_gbps(algorithm, ranks)),
                      measured->wrong ? std::to_string(*measured->wrong)
                      : row.is_nop    ? "0"
                                      : "-");
 }
 
+/// No blanks: one column.
+std::string way_text(IssueWay way) {
+  return way.chain ? fmt::format("chain-{}", issue_name(way.issue)) : issue_name(way);
+}
+
 std::string tail_text(const std::vector<Row>& rows) {
-  std::string text = fmt::format("# tail of the times{:>56}{:>36}\n", "out of place", "in place");
-  text += fmt::format("#{:>12}{:>13}{:>7}{:>18}{:>12}{:>12}{:>24}{:>12}\n", "size", "type", "redop", "peer", "p99.9",
-                      "max", "p99.9", "max");
+  std::string text = fmt::format("# tail of the times{:>69}{:>36}\n", "out of place", "in place");
+  text += fmt::format("#{:>12}{:>13}{:>7}{:>13}{:>18}{:>12}{:>12}{:>24}{:>12}\n", "size", "type", "redop", "issue",
+                      "peer", "p99.9", "max", "p99.9", "max");
   for (const Row& row : rows) {
-    text += fmt::format("#{:>12}{:>13}{:>7}{:>18}", row.bytes, row.is_nop ? "nop" : dtype_name(row.dtype),
-                        row.is_nop ? "-" : reduce_op_name(row.op), row.peer);
+    text += fmt::format("#{:>12}{:>13}{:>7}{:>13}{:>18}", row.bytes, row.is_nop ? "nop" : dtype_name(row.dtype),
+                        row.is_nop ? "-" : reduce_op_name(row.op), way_text(row.way), row.peer);
     text += fmt::format("{:>12.2f}{:>12.2f}", row.out_of_place->us.p999, row.out_of_place->us.max);
     text += row.in_place ? fmt::format("{:>24.2f}{:>12.2f}\n", row.in_place->us.p999, row.in_place->us.max)
                          : fmt::format("{:>24}{:>12}\n", "-", "-");
@@ -50,6 +59,19 @@ std::string method_text(const PerfOptions& options) {
       "time = one call alone, submit to complete; every iteration starts at a barrier and counts the slowest rank; p50 "
       "over {} iterations after {} warm-up calls",
       options.iterations, options.warmup);
+  const auto has = [&](auto is) { return std::any_of(options.ways.begin(), options.ways.end(), is); };
+  if (has([](IssueWay way) { return way.issue == Issue::kAfter && !way.chain; }))
+    text += "; after = the same behind an idle stream";
+  if (has([](IssueWay way) { return way.issue == Issue::kStream && !way.chain; })) {
+    text += fmt::format("; stream = one of {} calls back to back on a stream, by its clock", kSampleCalls);
+  }
+  if (has([](IssueWay way) { return way.issue == Issue::kGraph && !way.chain; })) {
+    text += fmt::format("; graph = what each of {} calls adds to a graph of as many small kernels", kSampleCalls);
+  }
+  if (has([](IssueWay way) { return way.chain; })) {
+    text += fmt::format("; chain = one of {} times producer kernel, call, consumer kernel, by the stream's clock",
+                        kSampleCalls);
+  }
   if (options.rounds > 1) text += fmt::format(", in each of {} rounds", options.rounds);
   if (!options.against.empty()) {
     text +=
@@ -94,7 +116,7 @@ std::string table_row(const Row& row, const PerfOptions& options, int ranks) {
   text += place_text(row.out_of_place, row, ranks) + place_text(row.in_place, row, ranks);
   text +=
       fmt::format(kOwnFormat, row.is_nop ? "nop" : measured.path.algorithm, row.is_nop ? "-" : measured.path.protocol,
-                  "host", fmt::format("{:.2f}", measured.us.p99), row.peer);
+                  way_text(row.way), fmt::format("{:.2f}", measured.us.p99), row.peer);
   if (!options.against.empty()) {
     // No blanks: one column.
     text += fmt::format(kRatioFormat, row.ratio ? fmt::format("{:.2f}({:.2f}..{:.2f})", row.ratio->median,
@@ -109,7 +131,7 @@ std::string table_footer(const std::vector<Row>& rows, const PerfOptions& option
   double sum = 0;
   int places = 0;
   for (const Row& row : rows) {
-    if (row.is_nop || !row.is_ours()) continue;
+    if (!is_time_of_a_call(row) || !row.is_ours()) continue;
     for (const auto& measured : {row.out_of_place, row.in_place}) {
       if (!measured) continue;
       sum += bus_bandwidth_gbps(algorithm_bandwidth_gbps(static_cast<double>(row.bytes), measured->us.p50), ranks);

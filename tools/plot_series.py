@@ -22,7 +22,16 @@ ISSUES = {  # in the order of columns: what a label says, what a caption says
     "after": ("after a stream", "host: call on data of a stream, and wait"),
     "stream": ("stream", "back to back on a stream, per call"),
     "graph": ("graph", "added per call in a CUDA graph"),
-    "chain": ("chain", "producer kernel, AllReduce, consumer kernel: per chain")}
+    "chain": ("chain", "producer kernel, AllReduce, consumer kernel: per chain"),
+    "chain-host": ("chain, host waits for the producer", "producer kernel, host queue, consumer kernel: per chain"),
+    "chain-after": ("chain, host call after the producer", "producer kernel, host queue after it, consumer kernel: per chain"),
+    "chain-stream": ("chain on a stream", "producer kernel, AllReduce, consumer kernel on a stream: per chain"),
+    "chain-graph": ("chain in a graph", "producer kernel, AllReduce, consumer kernel in a CUDA graph: per chain")}
+
+
+def issue_of(row):
+    """A chain is named with the way that its calls go."""
+    return f"{row['issue']}-{row['chain']}" if "chain" in row else row["issue"]
 
 
 class Failure(Exception):
@@ -82,12 +91,14 @@ def is_floor(row):
 def _wanted(row, filters):
     if is_floor(row) and row["peer"] == "ringbell":
         return False
-    return all(name == "place" or str(row[name]) in values for name, values in filters.items())
+    return all(name == "place" or (issue_of(row) in values or row["issue"] in values if name == "issue" else str(row[name]) in values)
+               for name, values in filters.items())
 
 
 def _key(row, **chosen):
     ours = row["peer"] == "ringbell"
-    values = {name: row[name] for name in ("peer", "issue", "ranks", "device", "in_place", "dtype", "op")}
+    values = {name: row[name] for name in ("peer", "ranks", "device", "in_place", "dtype", "op")}
+    values["issue"] = issue_of(row)
     values.update({name: row.get(name) for name in ("l2", "nvls")}, version=row.get("peer_version"))
     # What a peer chose inside is its own business; what we chose is what a reader compares.
     values.update({name: row[name] if ours else None for name in ("algo", "proto", "channels")})
