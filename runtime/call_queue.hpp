@@ -81,6 +81,11 @@ class CallQueue {
   [[nodiscard]] std::uint64_t note_seq() const noexcept { return note_seq_.load(std::memory_order_relaxed); }
   void forget_note() noexcept { note_.store(QueueNote::kNone, std::memory_order_relaxed); }
   [[nodiscard]] Stats stats() noexcept;
+  /// Of a call that did not go through this queue.
+  void note_path(const Path& path) noexcept {
+    const std::lock_guard lock(submit_mutex_);
+    stats_.last_path = path;
+  }
 
  private:
   void publish(std::uint64_t seq, const device::Command& command, const After* after) noexcept;

@@ -263,6 +263,9 @@ Status Rank::issue_on(Stream stream, const device::Command& command) noexcept {
   const Status status = streams_->issue(stream, command);
   if (status != Status::kOk) note_executor_error("stream");
   if (status == Status::kSystem) queue_->fail(status, executor_->error_text());
+  if (status == Status::kOk) {
+    queue_->note_path({command.algorithm, command.protocol, command.channels, command.chunk_bytes});
+  }
   return status;
 }
 

@@ -79,8 +79,14 @@ std::string method_text(const PerfOptions& options) {
         "peer's, median over rounds (lowest..highest)";
   }
   if (options.l2 != L2State::kWarm) text += fmt::format("; {}", kL2[static_cast<int>(options.l2)]);
-  return text + (options.check ? "; new values before every call, every rank's whole output checked after it"
-                               : "; outputs not checked");
+  if (!options.check) return text + "; outputs not checked";
+  if (has([](IssueWay way) { return is_single(way); })) {
+    text += "; new values before every call, every rank's whole output checked after it";
+  }
+  if (has([](IssueWay way) { return !is_single(way); })) {
+    text += "; new values before every sample of calls, every rank's whole output checked after the last of them";
+  }
+  return text;
 }
 
 std::string table_header(const PerfOptions& options, const Subject& subject, const std::vector<PeerInfo>& peers) {
