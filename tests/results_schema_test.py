@@ -30,7 +30,8 @@ PEERS = {"ringbell", "nccl", "nccl-sym", "nccl-ring-ll", "nccl-ring-ll128", "ncc
 RATIOS = ("ratio_min", "ratio", "ratio_max")
 # What a row may say besides; files from before these fields do not have them.
 MAY = {"ratio": NUMBER, "ratio_min": NUMBER, "ratio_max": NUMBER, "peer_version": str, "peer_env": dict,
-       "nvls": (bool, type(None)), "l2": str, "chain": str, "calls_per_sample": int}
+       "nvls": (bool, type(None)), "l2": str, "chain": str, "calls_per_sample": int, "launches": int,
+       "rate_hz": NUMBER, "hold": bool}
 L2 = {"warm", "cold", "flush"}
 CHAINS = {"host", "after", "stream", "graph"}
 

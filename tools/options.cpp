@@ -35,7 +35,7 @@ constexpr const char* kLater[] = {"--channels", "--threads"};
 struct PerfTexts {
   std::string ranks, device, gpus, begin = "8", end = "64M", factor, step, iterations, warmup, check = "1";
   std::string dtypes = "float32", ops = "sum", graphs = "0", algorithm = "auto", protocol = "auto", issue = "host";
-  std::string sizes, chunk, seed = "1", timeout, against, rounds, l2 = "warm", seat;
+  std::string sizes, chunk, seed = "1", timeout, against, rounds, l2 = "warm", rate, seat;
   std::string later[std::size(kLater)];
 };
 
@@ -81,6 +81,8 @@ void describe_perf(CLI::App& perf, PerfTexts& texts, PerfOptions& options) {
   perf.add_option("--l2", texts.l2,
                   "buffers when a call begins: warm; cold (others for every call); flush (cache overwritten before "
                   "every call) (warm)");
+  perf.add_option("--rate", texts.rate, "single calls a second at most, evenly; without: as fast as they go");
+  perf.add_flag("--hold", options.hold, "hold() ringbell's worker for the whole run: no idle park, no lease");
   perf.add_flag("--tail", options.tail, "a line of p99.9 and maximum for every row, after the table");
   perf.add_option(std::string(kSeatOption), texts.seat)->group("");
   for (std::size_t i = 0; i < std::size(kLater); ++i) perf.add_option(kLater[i], texts.later[i])->group("");
@@ -135,7 +137,7 @@ void refuse_later(const CLI::App& perf) {
         std::string(option) +
         " is not in this version. There are: --ranks --device --gpus -b -e -f -i --sizes -n -w -c -d -o -G "
         "-J --algo ring|auto --proto LL|LL128|Simple|auto --issue --chunk --allow-shared-device --seed "
-        "--timeout --hash --against --rounds --l2 --tail");
+        "--timeout --hash --against --rounds --l2 --rate --hold --tail");
   }
 }
 
@@ -218,6 +220,14 @@ void read_perf(const CLI::App& perf, const PerfTexts& texts, PerfOptions& option
   if (!texts.rounds.empty()) options.rounds = static_cast<int>(parse_whole("--rounds", texts.rounds, 1, kMostRounds));
   options.l2 = static_cast<L2State>(parse_choice("--l2", texts.l2, {std::begin(kL2Names), std::end(kL2Names)}));
   read_issue(perf, texts, options);
+  if (!texts.rate.empty()) {
+    constexpr std::uint64_t kMostRate = 1'000'000;
+    options.rate_hz = static_cast<double>(parse_whole("--rate", texts.rate, 1, kMostRate));
+    if (std::any_of(options.ways.begin(), options.ways.end(), [](IssueWay way) { return !is_single(way); })) {
+      throw UsageError("--rate " + texts.rate + " and --issue " + texts.issue +
+                       " exclude each other: a rate is one of single calls, host or after");
+    }
+  }
   if (!texts.seat.empty()) options.seat = read_seat(texts.seat, options.against.size());
 }
 

@@ -60,6 +60,8 @@ struct PerfOptions {
   L2State l2 = L2State::kWarm;
   std::vector<IssueWay> ways;  ///< rows of each size
   bool tail = false;
+  double rate_hz = 0;  ///< calls a second at most; 0: as fast as they go
+  bool hold = false;   ///< ringbell's worker is held: no idle park, no lease
   Seat seat;
 };
 

@@ -66,6 +66,8 @@ class Peer {
   [[nodiscard]] virtual ExitError failure(Status status) const = 0;
 
   [[nodiscard]] virtual PeerPath path() const { return {}; }
+  /// Launches of a worker so far, of a library that has one that stays.
+  [[nodiscard]] virtual std::optional<std::uint64_t> launches() const { return std::nullopt; }
   /// Payload that this rank has published so far; nullopt: the library does not tell.
   [[nodiscard]] virtual std::optional<std::uint64_t> sent_bytes() const { return std::nullopt; }
 };

@@ -25,6 +25,7 @@ class RingbellPeer final : public Peer {
   Status enqueued() noexcept override { return comm_.check(work_->get()); }
   [[nodiscard]] ExitError failure(Status status) const override { return call_error(comm_, status); }
   [[nodiscard]] PeerPath path() const override;
+  [[nodiscard]] std::optional<std::uint64_t> launches() const override { return comm_.stats().launches; }
   [[nodiscard]] std::optional<std::uint64_t> sent_bytes() const override;
 
  private:

@@ -111,6 +111,9 @@ Json row_json(const Row& row, const Measured& measured, bool in_place, const Per
       {"busbw_gbps", !is_time_of_a_call(row) ? Json(nullptr) : Json(rounded(bus_bandwidth_gbps(algorithm, ranks)))},
       {"wrong", measured.wrong ? Json(*measured.wrong) : Json(nullptr)},
       {"hash", measured.hash ? Json(fmt::format("{:016x}", *measured.hash)) : Json(nullptr)}};
+  if (options.rate_hz != 0) json["rate_hz"] = options.rate_hz;
+  if (options.hold) json["hold"] = true;
+  if (measured.launches) json["launches"] = *measured.launches;
   if (row.way.chain) json["chain"] = issue_name(row.way.issue);
   if (!is_single(row.way)) json["calls_per_sample"] = kSampleCalls;
   if (!row.is_nop && measured.path.chunk_bytes != 0) {  // a row of ringbell's, resident or launched

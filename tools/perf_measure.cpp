@@ -14,12 +14,22 @@ template <class Body>
 std::uint64_t Measurement::timed(Body body) {
   using Clock = std::chrono::steady_clock;
   if (beat_) beat_();
+  if (options_.rate_hz != 0) wait_for_slot();
   meeting_.barrier();
   const Clock::time_point begin = Clock::now();
   const Status status = body();
   const Clock::time_point end = Clock::now();
   if (status != Status::kOk) throw peer_.failure(status);
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count());
+}
+
+// Evenly spaced; a call that comes late moves the ones after it. Spins: a sleep may oversleep a slot.
+void Measurement::wait_for_slot() {
+  using Clock = std::chrono::steady_clock;
+  const auto interval = std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 / options_.rate_hz));
+  next_slot_ = std::max(next_slot_ + interval, Clock::now());
+  while (Clock::now() < next_slot_) {
+  }
 }
 
 std::uint64_t Measurement::timed_call(Series& series, const PeerCall& call) {
@@ -120,11 +130,13 @@ Measured Measurement::measure(const Row& row, bool in_place) {
   const int calls = options_.warmup + options_.iterations;
   Series series{row, in_place, set_plan(options_.l2, row.bytes, calls), 0, 0, {}};
   const std::uint64_t sent_before = peer_.sent_bytes().value_or(0);
+  const auto launches_before = peer_.launches();
   if (options_.hash) result.hash = hash(series);
   for (int first = 0; first < calls; first += series.sets.calls) {
     measure_batch(series, first, std::min(series.sets.calls, calls - first));
   }
   result.path = peer_.path();
+  if (const auto launches_now = peer_.launches()) result.launches = *launches_now - *launches_before;
   if (const auto sent_now = peer_.sent_bytes()) {
     const std::uint64_t sent = meeting_.sum(*sent_now - sent_before);
     result.sent_bytes = sent / series.calls_made;

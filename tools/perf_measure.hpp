@@ -60,6 +60,7 @@ class Measurement {
   std::uint64_t timed(Body body);
   std::uint64_t timed_call(Series& series, const PeerCall& call);
   void wake_worker();
+  void wait_for_slot();
   void set_times(Measured& result, std::vector<std::uint64_t>& nanoseconds);
 
   Peer& peer_;
@@ -68,7 +69,8 @@ class Measurement {
   const PerfOptions& options_;
   WorkStream* work_;
   std::function<void()> beat_;
-  std::uint64_t calls_ = 0;  ///< makes the values of every call new
+  std::chrono::steady_clock::time_point next_slot_;  ///< with --rate
+  std::uint64_t calls_ = 0;                          ///< makes the values of every call new
 };
 
 }  // namespace ringbell::tools

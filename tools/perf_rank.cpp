@@ -73,6 +73,9 @@ void tell(int rank, const char* text) {
 int measure_rows(const PerfOptions& options, Communicator& comm, Buffers& buffers, WorkStream* work, Meeting& meeting,
                  Turns* turns, const std::vector<std::string>& arguments) {
   RingbellPeer peer(comm);
+  if (options.hold) {
+    if (const Status status = comm.hold(); status != Status::kOk) throw call_error(comm, status);
+  }
   const int group = options.seat.group;
   std::function<void()> beat;
   if (turns != nullptr) beat = [turns, group] { turns->beat(group); };

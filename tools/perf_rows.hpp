@@ -43,14 +43,15 @@ inline std::vector<RowPlan> plan_rows(const PerfOptions& options) {
 
 /// One placement of one row, over the rounds so far. The same on every rank of a group.
 struct Measured {
-  std::vector<double> samples_us;      ///< the slowest rank's times, of all rounds
-  std::vector<double> round_p50_us;    ///< one for each round
-  Summary us;                          ///< of samples_us
-  PeerPath path;                       ///< that the calls went
-  std::optional<std::uint64_t> wrong;  ///< elements, all ranks and calls; nullopt: not checked
-  std::optional<std::uint64_t> hash;   ///< of the output, the same on all ranks
-  std::uint64_t sent_bytes = 0;        ///< payload published for one call by all ranks together
-  bool sent_as_expected = true;        ///< exactly, over all calls
+  std::vector<double> samples_us;         ///< the slowest rank's times, of all rounds
+  std::vector<double> round_p50_us;       ///< one for each round
+  Summary us;                             ///< of samples_us
+  PeerPath path;                          ///< that the calls went
+  std::optional<std::uint64_t> wrong;     ///< elements, all ranks and calls; nullopt: not checked
+  std::optional<std::uint64_t> hash;      ///< of the output, the same on all ranks
+  std::optional<std::uint64_t> launches;  ///< of the conductor's worker during these calls, warm-up included
+  std::uint64_t sent_bytes = 0;           ///< payload published for one call by all ranks together
+  bool sent_as_expected = true;           ///< exactly, over all calls
 
   /// Puts one more round behind the others.
   void add(const Measured& round) {
@@ -60,6 +61,7 @@ struct Measured {
     path = round.path;
     if (round.wrong) wrong = wrong.value_or(0) + *round.wrong;
     if (round.hash) hash = round.hash;
+    if (round.launches) launches = launches.value_or(0) + *round.launches;
     sent_bytes = round.sent_bytes;
     sent_as_expected = sent_as_expected && round.sent_as_expected;
   }

@@ -79,6 +79,8 @@ std::string method_text(const PerfOptions& options) {
         "peer's, median over rounds (lowest..highest)";
   }
   if (options.l2 != L2State::kWarm) text += fmt::format("; {}", kL2[static_cast<int>(options.l2)]);
+  if (options.rate_hz != 0) text += fmt::format("; at most {:g} calls a second", options.rate_hz);
+  if (options.hold) text += "; ringbell's worker held";
   if (!options.check) return text + "; outputs not checked";
   if (has([](IssueWay way) { return is_single(way); })) {
     text += "; new values before every call, every rank's whole output checked after it";

@@ -99,6 +99,22 @@ TEST_F(IssueWays, GraphLaunchesOfNcclTestsAreSamplesOfTheGraphWay) {
   EXPECT_EQ(results.at("rows").back().at("iters"), 4);
 }
 
+TEST_F(IssueWays, ARateIsKeptAndAHeldWorkerIsLaunchedOnce) {
+  const std::string command =
+      "$RINGBELL perf --device cpu --ranks 2 -w 1 -n 200 -c 0 --sizes 8 --rate 2000 -J " + folder_ + "/a.json ";
+  const Outcome parking = run_program("RINGBELL_IDLE_PARK_US=10 " + command);
+  ASSERT_EQ(parking.code, 0) << parking.err;
+  const nlohmann::json left = document();
+  const Outcome held = run_program("RINGBELL_IDLE_PARK_US=10 " + command + "--hold");
+  ASSERT_EQ(held.code, 0) << held.err;
+  const nlohmann::json stayed = document();
+  EXPECT_EQ(left.at("rows").back().at("rate_hz"), 2000);
+  EXPECT_FALSE(left.at("rows").back().contains("hold"));
+  EXPECT_TRUE(stayed.at("rows").back().at("hold"));
+  EXPECT_GT(left.at("rows").back().at("launches"), 100) << "calls 500 us apart, a worker that leaves after 10";
+  EXPECT_LE(stayed.at("rows").back().at("launches"), 1);
+}
+
 TEST_F(IssueWays, WhatCannotBeIsAUsageErrorThatNamesIt) {
   const struct {
     const char* options;
@@ -111,6 +127,8 @@ TEST_F(IssueWays, WhatCannotBeIsAUsageErrorThatNamesIt) {
       {"-G 2 --issue stream", "-G 2 and --issue stream exclude each other"},
       {"-G 2", "-G 2 and -n exclude each other"},
       {"-G x", "-G"},
+      {"--rate 0", "--rate"},
+      {"--rate 100 --issue graph", "--rate 100 and --issue graph exclude each other"},
       {"--issue stream --l2 cold", "--l2 cold and --issue stream exclude each other"},
   };
   for (const auto& bad : kBad) {
