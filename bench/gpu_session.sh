@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # One visit to a machine with one or more GPUs, from a bundle (tools/bundle): every GPU test under its own time limit, the
-# sweeps of all protocols with verified data and hashes compared with the CPU executor, the memory checker on a small set.
+# sweeps of all protocols with verified data and hashes compared with the CPU executor, the memory checker on a small set;
+# peers: every peer beside ours, twice, and every way to issue; pace: calls at full rate and at a server's, held and not.
 # Ends within SESSION_SECONDS (520) and closes with a short table; exit 1 if anything in it failed.
-# usage: gpu_session.sh BUNDLE [tests|perf|sanitizer|all] [TEST...]      OUT=DIR: where logs and JSON go (./gpu-session)
+# usage: gpu_session.sh BUNDLE [tests|perf|sanitizer|peers|pace|all] [TEST...]      OUT=DIR: where logs and JSON go (./gpu-session)
 set -uo pipefail
 
 usage() {
@@ -19,7 +20,7 @@ shift
 [ "$#" -ge 1 ] && shift
 only=("$@")
 case "$mode" in
-  tests | perf | sanitizer | all) ;;
+  tests | perf | sanitizer | peers | pace | all) ;;
   *) printf "unknown mode '%s'\n" "$mode" >&2; usage ;;
 esac
 [ -x "$bundle/ringbell" ] || { printf '%s/ringbell is not there: make the bundle with tools/bundle\n' "$bundle" >&2; exit 3; }
@@ -91,6 +92,10 @@ gpu_launch_count_test  70 shared
 gpu_stale_read_test   130 shared
 gpu_all_reduce_test   150 always
 gpu_peer_lost_test    100 never
+gpu_pointer_kinds_test 60 shared
+gpu_launched_test     240 shared
+gpu_after_stream_test 240 shared
+gpu_against_test      120 shared
 "
 run_test() {  # run_test NAME SECONDS MPS
   local name="$1" code=0 start=$SECONDS log="$work/$1.log" allowed
@@ -192,6 +197,56 @@ run_perf() {
   done
 }
 
+# ---- peers and ways to issue -----------------------------------------------------------------------------------------
+PEERS=nccl,nccl-sym,nccl-ring-ll,nccl-ring-ll128,nccl-ring-simple,nccl-tree-ll,nccl-tree-ll128,nccl-tree-simple,nccl-nop2p,launch
+own_gpus() {  # NCCL wants a GPU for each rank
+  [ "$gpus" -ge 2 ] && return 0
+  note skipped "$1" 0 "two GPUs are needed"
+  return 1
+}
+against() {  # against NAME SECONDS ARGUMENTS...: table shown, JSON to $out/NAME.json
+  local name="$1"
+  sweep "$name" "$2" --ranks 2 --device cuda "${@:3}" -J "$out/$name.json" &&
+    grep -E '^ *[0-9]' "$work/$name.out" | cut -c1-60,133-230 | sed 's/^/    /'
+}
+run_peers() {
+  own_gpus peers || return 0
+  mps_stop
+  local run start=$SECONDS differs=0
+  for run in 1 2; do
+    against "peers-$run" 110 --sizes 8,1K,8K,64K,256K,1M,4M,64M --against "$PEERS" -c 1 -n 40 -w 5
+  done
+  differs="$(python3 "$bundle/bench/compare_ratios.py" "$out/peers-1.json" "$out/peers-2.json" 2>&1)" &&
+    note passed "two runs agree within 5 %" $((SECONDS - start)) "$(printf '%s' "$differs" | tail -n 1)" ||
+    note FAILED "two runs agree within 5 %" $((SECONDS - start)) "$(printf '%s' "$differs" | tail -n 1)"
+  against issue-graph 60 --sizes 8,8K --issue graph --proto LL --against nccl,nccl-sym,launch -n 20 -w 3
+  against issue-stream 60 --sizes 8,8K --issue stream --proto LL --against nccl,nccl-sym,launch -n 20 -w 3
+  against issue-after 60 --sizes 8,8K --issue after --proto LL --against nccl,launch -n 40 -w 3
+  against issue-chain 90 --sizes 8,16K,256K --issue chain --against nccl,nccl-sym,launch -n 10 -w 2
+  start=$SECONDS
+  if [ "$(limit 90)" -gt 0 ] && timeout -k 10 "$(limit 90)" python3 "$bundle/bench/torch_symm_mem.py" --ranks 2 \
+    --sizes 8,1K,8K,64K,256K,1M,4M,64M -n 20 -w 5 --rounds 5 --commit "$("$bundle/ringbell" --version | sed -n 's/.*commit \([0-9a-f]*\).*/\1/p')" \
+    -J "$out/torch.json" > "$work/torch.out" 2>&1; then
+    note passed torch-symmetric-memory $((SECONDS - start)) ""
+    grep -E '^ *[0-9]' "$work/torch.out" | sed 's/^/    /'
+  else
+    note FAILED torch-symmetric-memory $((SECONDS - start)) "$(tail -n 1 "$work/torch.out" 2> /dev/null | cut -c1-60)"
+  fi
+}
+run_pace() {
+  local shared=()
+  if [ "$gpus" -eq 1 ]; then
+    mps_start
+    shared=(--allow-shared-device)
+  else
+    mps_stop
+  fi
+  sweep pace-full-rate 120 --ranks 2 --device cuda "${shared[@]}" --sizes 8K -c 0 -n 1000000 --tail -J "$out/pace-full-rate.json"
+  sweep pace-5000-held 60 --ranks 2 --device cuda "${shared[@]}" --sizes 8K -c 0 -n 100000 --rate 5000 --hold --tail -J "$out/pace-5000-held.json"
+  sweep pace-5000 60 --ranks 2 --device cuda "${shared[@]}" --sizes 8K -c 0 -n 100000 --rate 5000 --tail -J "$out/pace-5000.json"
+  grep -h '^#.*float32' "$work"/pace-*.out | sed 's/^/    /'
+}
+
 # ---- memory checker --------------------------------------------------------------------------------------------------
 run_sanitizer() {
   local tool code=0 start=$SECONDS log="$work/sanitizer.log" allowed
@@ -224,6 +279,8 @@ case "$mode" in
   tests) run_tests ;;
   perf) run_perf ;;
   sanitizer) run_sanitizer ;;
+  peers) run_peers ;;
+  pace) run_pace ;;
   all)
     run_tests
     run_perf
