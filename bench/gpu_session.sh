@@ -212,13 +212,14 @@ against() {  # against NAME SECONDS ARGUMENTS...: table shown, JSON to $out/NAME
 run_peers() {
   own_gpus peers || return 0
   mps_stop
-  local run start=$SECONDS differs=0
+  local run start=$SECONDS differs
   for run in 1 2; do
     against "peers-$run" 110 --sizes 8,1K,8K,64K,256K,1M,4M,64M --against "$PEERS" -c 1 -n 40 -w 5
   done
-  differs="$(python3 "$bundle/bench/compare_ratios.py" "$out/peers-1.json" "$out/peers-2.json" 2>&1)" &&
-    note passed "two runs agree within 5 %" $((SECONDS - start)) "$(printf '%s' "$differs" | tail -n 1)" ||
-    note FAILED "two runs agree within 5 %" $((SECONDS - start)) "$(printf '%s' "$differs" | tail -n 1)"
+  local code=0
+  differs="$(python3 "$bundle/bench/compare_ratios.py" "$out/peers-1.json" "$out/peers-2.json" 2>&1)" || code=$?
+  note "$([ "$code" -eq 0 ] && echo passed || echo FAILED)" "two runs agree within 5 %" $((SECONDS - start)) \
+    "$(printf '%s' "$differs" | tail -n 1)"
   against issue-graph 60 --sizes 8,8K --issue graph --proto LL --against nccl,nccl-sym,launch -n 20 -w 3
   against issue-stream 60 --sizes 8,8K --issue stream --proto LL --against nccl,nccl-sym,launch -n 20 -w 3
   against issue-after 60 --sizes 8,8K --issue after --proto LL --against nccl,launch -n 40 -w 3
