@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <new>
+#include <sstream>
 #include <stdexcept>
 
 #include <dirent.h>
