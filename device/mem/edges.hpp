@@ -35,6 +35,9 @@ enum class Mutant {
   kParkWithoutReread,
   kParkAsksOneQuad,
   kNextBeforeComplete,
+  kTakeAnyTurn,
+  kNoContest,
+  kCloseTaken,
 };
 
 /// Tests specialise this for their own memory operations; it is constant, so that production code has no trace of it.

@@ -33,6 +33,7 @@ concept MemOps = requires(std::uint64_t* word, const std::uint64_t* cword, LlLin
   // The worker's own memory: calls that were launched side by side ask whose turn it is. True if the word was as
   // expected.
   { M::compare_exchange_acquire(word, 1u, 1u, edge) } -> std::same_as<bool>;
+  { M::compare_exchange_release(word, 1u, 1u, edge) } -> std::same_as<bool>;
   // LL: two words, each valid by itself ({data, flag} in 8 bytes); no order between them.
   {M::publish_ll(line, LlWords{})};
   { M::read_ll(cline) } -> std::same_as<LlWords>;

@@ -56,6 +56,9 @@ struct CpuOps {
   static bool compare_exchange_acquire(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired, Edge) {
     return compare_exchange(word, expected, desired);
   }
+  static bool compare_exchange_release(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired, Edge) {
+    return compare_exchange(word, expected, desired);
+  }
 
   static void publish_ll(LlLine* line, LlWords words) {
     store_relaxed(&line->word[0], words.word[0]);

@@ -58,6 +58,17 @@ struct CudaOps {
                  : "memory");
     return found == expected;
   }
+  // After a barrier the fence covers all lanes, as that of store_release does.
+  __device__ static bool compare_exchange_release(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired,
+                                                  Edge) {
+    fence_sys();
+    std::uint64_t found;
+    asm volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], %2, %3;"
+                 : "=l"(found)
+                 : "l"(global(word)), "l"(expected), "l"(desired)
+                 : "memory");
+    return found == expected;
+  }
 
   // --- LL: each half of the vector is one atomic 8-byte access, which is all that the flag in it needs.
   __device__ static void publish_ll(LlLine* line, LlWords words) { store_v2(line, words.word[0], words.word[1]); }

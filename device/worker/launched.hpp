@@ -12,25 +12,32 @@
 
 namespace ringbell::device {
 
-/// One lane. Takes the turn. @return kOk, or why the call must not run: kAborted if the communicator has gone, what
-/// broke it, or kInvalidArgument if another call of it runs at this moment; then, once that one is done, nothing more
-/// runs. @param broke set if it was this call that broke it, and has to tell
+// An overlap is told this much later than its call has ended: peers may still be about to read the last lines of it,
+// and an abort ends what still waits.
+inline constexpr std::uint64_t kOverlapTellUs = 100;
+
+/// One lane. Takes the turn. Two at once: which is first, no other rank can know. Who finds the turn taken marks it;
+/// the call that runs ends well, finds the mark, tells and breaks the turn, in one piece for all that come or close.
+/// @return kOk, or why the call must not run: kAborted if the communicator has gone, what broke it, or
+/// kInvalidArgument if the call that runs has not ended after two time-outs
 template <class M>
-RINGBELL_TARGET Status take_turn(const WorkerContext& ctx, LaunchedState* state, bool* broke) {
+RINGBELL_TARGET Status take_turn(const WorkerContext& ctx, LaunchedState* state) {
   if (M::compare_exchange_acquire(&state->turn, kTurnFree, kTurnTaken, Edge::kTurn)) return Status::kOk;
-  // Two at once: which is first, no other rank can know. The one that runs ends well, and nothing may come after it.
-  const std::uint64_t code = abort_code(Status::kInvalidArgument, ctx.rank, ctx.rank);
+  if (mutated<M>(Mutant::kTakeAnyTurn)) return Status::kOk;
   const std::uint64_t since_ns = M::now_ns();
   for (unsigned polls = 1;; ++polls) {
     const std::uint64_t found = M::load_relaxed(&state->turn);
     if (found == kTurnClosed) return Status::kAborted;
     if ((found & 0xff) == kTurnBroken) return abort_status(found >> kTurnCodeShift);
-    if (M::compare_exchange_acquire(&state->turn, kTurnFree, broken_turn(code), Edge::kTurn)) break;
-    if (ctx.timeout_ns != 0 && M::now_ns() - since_ns > 2 * ctx.timeout_ns) return Status::kInvalidArgument;
+    if (mutated<M>(Mutant::kNoContest) && found == kTurnTaken) continue;
+    const std::uint64_t next = found == kTurnFree ? kTurnTaken : kTurnContested;
+    if (found != kTurnContested && M::compare_exchange_acquire(&state->turn, found, next, Edge::kTurn)) {
+      if (next == kTurnTaken) return Status::kOk;
+    }
+    const bool timed = found == kTurnContested && ctx.timeout_ns != 0;
+    if (timed && M::now_ns() - since_ns > 2 * ctx.timeout_ns) return Status::kInvalidArgument;
     M::pause(polls);
   }
-  *broke = true;
-  return Status::kInvalidArgument;
 }
 
 /// Lane 0. Tells host and peers why launched calls end here; `failure` is complete.
@@ -50,8 +57,7 @@ RINGBELL_TARGET void begin_launched(const WorkerContext& ctx, G& g, const Launch
   shared.failure = WaitRecord{};
   shared.told_slow = false;
   shared.laid_ahead = false;
-  bool broke = false;
-  const Status refused = take_turn<M>(ctx, call.state, &broke);
+  const Status refused = take_turn<M>(ctx, call.state);
   if (refused == Status::kOk) {
     copy_persistent(call.state->persistent, &shared.persistent);
     for (unsigned wire = 0; wire < kWireFormats; ++wire) {
@@ -67,13 +73,6 @@ RINGBELL_TARGET void begin_launched(const WorkerContext& ctx, G& g, const Launch
   if (refused == Status::kOk) return;
   shared.alone = false;
   shared.lanes = g.all_lanes();
-  if (!broke) return;
-  shared.failure.seq = call.issue;
-  shared.failure.status = refused;
-  shared.failure.what = WaitFor::kTurn;
-  shared.failure.reporter = static_cast<std::uint8_t>(ctx.rank);
-  shared.failure.peer = static_cast<std::uint8_t>(ctx.rank);
-  tell_launched_failure<M>(ctx, g);
 }
 
 /// A call that failed leaves no number that could be taken for a result: NaN in every float type, all ones in integers.
@@ -94,11 +93,17 @@ RINGBELL_TARGET void end_launched(const WorkerContext& ctx, G& g, const Launched
   if (status == Status::kOk) {
     ++shared.persistent.op_index;
     copy_persistent(shared.persistent, &call.state->persistent);
-    M::store_release(&call.state->turn, kTurnFree, Edge::kTurn);
-    return;
+    if (M::compare_exchange_release(&call.state->turn, kTurnTaken, kTurnFree, Edge::kTurn)) return;
+    shared.failure.seq = call.issue;
+    shared.failure.status = Status::kInvalidArgument;
+    shared.failure.what = WaitFor::kTurn;
+    shared.failure.reporter = static_cast<std::uint8_t>(ctx.rank);
+    shared.failure.peer = static_cast<std::uint8_t>(ctx.rank);
+    const std::uint64_t since_ns = M::now_ns();
+    for (unsigned polls = 1; M::now_ns() - since_ns < kOverlapTellUs * 1000; ++polls) M::pause(polls);
+  } else if (shared.failure_taken == 0) {
+    shared.failure.status = status;  // the first lane that failed wrote why; the others only left with it
   }
-  // The first lane that failed wrote why; the others only left with it.
-  if (shared.failure_taken == 0) shared.failure.status = status;
   tell_launched_failure<M>(ctx, g);
   const WaitRecord& failure = shared.failure;
   M::store_release(&call.state->turn, broken_turn(abort_code(failure.status, failure.reporter, failure.peer)),
@@ -129,7 +134,8 @@ RINGBELL_TARGET bool close_launched(LaunchedState* state, std::uint64_t limit_ns
   const std::uint64_t since_ns = M::now_ns();
   for (unsigned polls = 1;; ++polls) {
     const std::uint64_t found = M::load_relaxed(&state->turn);
-    if (found != kTurnTaken && M::compare_exchange_acquire(&state->turn, found, kTurnClosed, Edge::kTurn)) return true;
+    const bool runs = (found == kTurnTaken || found == kTurnContested) && !mutated<M>(Mutant::kCloseTaken);
+    if (!runs && M::compare_exchange_acquire(&state->turn, found, kTurnClosed, Edge::kTurn)) return true;
     if (M::now_ns() - since_ns > limit_ns) return false;
     M::pause(polls);
   }

@@ -15,6 +15,7 @@ inline constexpr std::uint64_t kTurnFree = 0;
 inline constexpr std::uint64_t kTurnTaken = 1;
 inline constexpr std::uint64_t kTurnClosed = 2;
 inline constexpr std::uint64_t kTurnBroken = 3;
+inline constexpr std::uint64_t kTurnContested = 4;  // taken, and another launch has asked for it meanwhile
 inline constexpr unsigned kTurnCodeShift = 8;
 
 RINGBELL_HD constexpr std::uint64_t broken_turn(std::uint64_t code) { return code << kTurnCodeShift | kTurnBroken; }

@@ -34,6 +34,7 @@ RINGBELL_PROBE(store_release, CudaOps::store_release(p, a, Edge::kTail))
 RINGBELL_PROBE(store_after_reads, CudaOps::store_after_reads(p, a, Edge::kCredit))
 RINGBELL_PROBE(fence_seq_cst, CudaOps::fence_seq_cst(Edge::kPark))
 RINGBELL_PROBE(compare_exchange_acquire, result[0] = CudaOps::compare_exchange_acquire(p, a, b, Edge::kTurn))
+RINGBELL_PROBE(compare_exchange_release, result[0] = CudaOps::compare_exchange_release(p, a, b, Edge::kTurn))
 RINGBELL_PROBE(publish_ll, CudaOps::publish_ll(reinterpret_cast<LlLine*>(p), LlWords{{a, b}}))
 RINGBELL_PROBE(read_ll, const LlWords words = CudaOps::read_ll(reinterpret_cast<LlLine*>(p));
                keep(result, Quad{words.word[0], words.word[1]}))

@@ -11,21 +11,14 @@
 
 #include <gtest/gtest.h>
 
-#include "device/worker/launched.hpp"
 #include "tests/support/sched_streams.hpp"
 
 namespace ringbell::test {
 namespace {
 
 using device::Edge;
-using device::Mutant;
 
 constexpr std::uint64_t kFlagPeriod = 0xffffffff;  // of LL's flag
-
-template <Mutant kPlanted>
-void mutant_launched(const device::WorkerContext& ctx, SchedGroup& group, const device::LaunchedCall& call) {
-  device::run_launched<SchedOps<kPlanted>>(ctx, group, call);
-}
 
 /// Sizes around a line, none, small types at odd addresses, in place and out of place.
 std::vector<Call> calls_of(Protocol protocol) {

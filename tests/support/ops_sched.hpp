@@ -41,7 +41,6 @@ struct SchedOps {
     store(word, value, Visible::kAnyTime, "store_relaxed");
   }
   static void store_release(std::uint64_t* word, std::uint64_t value, Edge edge) {
-    if (edge == Edge::kTurn && value == device::kTurnFree) kept_to_model(word);
     store(word, value, SchedModel::weak(edge, Side::kRelease) ? Visible::kAnyTime : Visible::kRelease, "store_release");
   }
   // Loads happen when they are issued, so the store may overtake only stores: no more than a relaxed one.
@@ -63,6 +62,12 @@ struct SchedOps {
       if (SchedModel::on_turn) SchedModel::on_turn(word, won);
     }
     return won;
+  }
+
+  static bool compare_exchange_release(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired, Edge edge) {
+    if (edge == Edge::kTurn) kept_to_model(word);
+    const Exchange order = SchedModel::weak(edge, Side::kRelease) ? Exchange::kRelaxed : Exchange::kRelease;
+    return SchedModel::memory->compare_exchange(word, expected, desired, order);
   }
 
   static void publish_ll(device::LlLine* line, device::LlWords words) {

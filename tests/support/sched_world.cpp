@@ -174,6 +174,7 @@ Outcome SchedWorld::explore(std::uint64_t first_seed, std::uint64_t seeds, Weake
     bool ok = scheduler_.run();
     std::string after;
     if (ok) {
+      memory_.settle();
       after = check_after_ ? check_after_(*this) : check_bytes();
       ok = after.empty();
     }

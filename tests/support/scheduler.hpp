@@ -15,7 +15,7 @@
 
 namespace ringbell::test {
 
-inline constexpr unsigned kMaxModelThreads = 16;
+inline constexpr unsigned kMaxModelThreads = 20;
 
 /// Small and the same on every machine.
 class SeededRandom {

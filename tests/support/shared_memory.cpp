@@ -282,6 +282,18 @@ void SharedMemory::drain_covered() {
   }
 }
 
+void SharedMemory::settle() {
+  forbidden_.clear();  // each store was checked when it was made
+  for (bool left = true; left;) {
+    left = false;
+    for (unsigned thread = 0; thread < kMaxModelThreads; ++thread) {
+      while (drain_one_of(thread, ~0u)) {
+      }
+      left = left || !buffers_[thread].empty();
+    }
+  }
+}
+
 void SharedMemory::fence_seq_cst() {
   scheduler_.point();
   drain_covered();

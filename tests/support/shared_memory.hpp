@@ -47,6 +47,8 @@ class SharedMemory {
   void name_part(const void* begin, std::size_t bytes, const std::string& name);
   /// Back to zeroes. Call after Scheduler::begin.
   void reset();
+  /// After a run: everything stored becomes visible.
+  void settle();
   /// Sets a word before the run.
   void set_initial(std::uint64_t* word, std::uint64_t value);
 
