@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include <unistd.h>
+
 #include "host/ringbell_host_stream.hpp"
 
 namespace ringbell {
@@ -24,6 +26,7 @@ struct HostStream::State {
   bool leaving = false;
   std::vector<Work> captured;
   std::thread thread;
+  const pid_t process = getpid();
 
   void push(Work item) {
     work.push_back(std::move(item));
@@ -54,6 +57,10 @@ HostStream::HostStream() : state_(std::make_unique<State>()) {
 }
 
 HostStream::~HostStream() {
+  if (state_->process != getpid()) {
+    (void)state_.release();  // the thread is the parent's, and would be waited for without end
+    return;
+  }
   {
     const std::lock_guard lock(state_->mutex);
     state_->leaving = true;
@@ -75,6 +82,11 @@ void HostStream::synchronize() {
   std::unique_lock lock(state_->mutex);
   const std::uint64_t wanted = state_->launched;
   state_->done.wait(lock, [&] { return state_->finished >= wanted; });
+}
+
+bool HostStream::idle() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->finished == state_->launched;
 }
 
 void HostStream::begin_capture() {

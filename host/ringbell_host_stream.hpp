@@ -27,7 +27,8 @@ class HostGraph {
   std::shared_ptr<const std::vector<std::function<void()>>> work_;
 };
 
-/// Thread-safe. Work must not throw, and must not call its own stream.
+/// Thread-safe. Work must not throw, and must not call its own stream. In a child of fork, which has no thread for it, a
+/// stream may only be destroyed.
 class RINGBELL_API HostStream {
  public:
   /// @throws std::system_error when no thread can be had
@@ -41,6 +42,8 @@ class RINGBELL_API HostStream {
   void launch(std::function<void()> work);
   /// Blocks until everything queued so far has run.
   void synchronize();
+  /// Everything queued so far has run. Does not block.
+  [[nodiscard]] bool idle() const;
 
   /// From here to end_capture, what is launched is kept and not run.
   /// @throws std::logic_error when a capture is under way

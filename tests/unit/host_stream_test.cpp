@@ -3,9 +3,13 @@
 //
 // A host stream: order, capture and replay, and what is refused.
 #include <atomic>
+#include <memory>
 #include <stdexcept>
+#include <thread>
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "host/ringbell_host_stream.hpp"
 
@@ -48,6 +52,36 @@ TEST(HostStream, ACaptureRunsNothingAndItsGraphRunsAsOftenAsItIsReplayed) {
   EXPECT_EQ(first, 3);
   EXPECT_EQ(second, 1 + 2 + 3);
   stream.replay(HostGraph{});  // nothing was captured: nothing runs
+}
+
+TEST(HostStream, IsIdleWhenAllThatWasQueuedHasRun) {
+  HostStream stream;
+  EXPECT_TRUE(stream.idle());
+  std::atomic<bool> leave{false};
+  stream.launch([&leave] {
+    while (!leave) std::this_thread::yield();
+  });
+  EXPECT_FALSE(stream.idle());
+  leave = true;
+  stream.synchronize();
+  EXPECT_TRUE(stream.idle());
+}
+
+TEST(HostStream, ADestructorInAChildOfForkDoesNotWaitForTheParentsThread) {
+  auto stream = std::make_unique<HostStream>();
+  stream->launch([] {});
+  stream->synchronize();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(10);
+    stream.reset();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(HostStream, ACaptureInACaptureIsRefusedAndSoIsAnEndWithoutABegin) {
