@@ -7,6 +7,7 @@
 #define RINGBELL_HOST_CUDA_LAUNCHED_HPP_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "device/mem/ops_fault.hpp"
@@ -34,6 +35,8 @@ class CudaLaunched {
   void write(Stream stream, std::uint64_t* word, std::uint64_t value) const;
   /// @return kOk or kAgain
   [[nodiscard]] Status await(Stream stream, Deadline deadline) const;
+  /// Waits for the calls that are on streams, replays aside.
+  void await_calls(Deadline deadline) const noexcept;
   /// @return false if a launched call still runs at the deadline
   [[nodiscard]] bool close(Deadline deadline) noexcept;
 
@@ -41,10 +44,12 @@ class CudaLaunched {
   struct Memory;
   struct Capture;
 
+  void make(const device::Persistent& initial, const device::FaultPlan& fault);
+  void destroy() noexcept;
   [[nodiscard]] Capture capture_of(Stream stream) const;
   void keep_memory_with(cudaGraph_t graph);
   bool chain_capture(cudaStream_t stream, const Capture& capture);
-  void chain_eager(cudaStream_t stream, std::uint64_t id);
+  bool chain_eager(cudaStream_t stream, std::uint64_t id);
   void put(cudaStream_t stream, device::LaunchedCall call, bool early);
 
   const CUcontext primary_;
@@ -53,10 +58,12 @@ class CudaLaunched {
   std::shared_ptr<Memory> memory_;
   device::WorkerContext context_{};
   const bool faulty_;
-  cudaStream_t side_ = nullptr;  // for close(): nothing else is on it
+  cudaStream_t side_ = nullptr;            // for close(): nothing else is on it
+  std::uint64_t* closed_ = nullptr;        // pinned; what the kernel of close() answers
+  std::uint64_t* closed_there_ = nullptr;  // the same word, as the device sees it
+  bool is_closing_ = false;                // that kernel is on its stream
   // The chain of calls that are not captured, and of those of the newest capture.
-  cudaEvent_t last_event_ = nullptr;
-  std::uint64_t last_stream_ = 0;  // cudaStreamGetId; 0: none yet
+  std::optional<std::uint64_t> last_stream_;  // cudaStreamGetId
   std::uint64_t last_capture_ = 0;
   std::uint64_t last_capture_stream_ = 0;
   cudaGraphNode_t last_node_ = nullptr;

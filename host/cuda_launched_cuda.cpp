@@ -29,24 +29,40 @@ bool is_of_current_device(cudaStream_t stream) noexcept {
   return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
 }
 
+/// A capture that somebody else's call has invalidated, or that this one may not join, is no failure of the device.
+void stream_check(cudaError_t error, std::string_view call) {
+  if (error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread) {
+    throw_error(Status::kInvalidArgument, cuda_text(call, error),
+                "end the capture (cudaStreamEndCapture) and begin a new one");
+  }
+  cuda_check(error, call);
+}
+
 std::uint64_t stream_id(cudaStream_t stream) {
   unsigned long long id = 0;
-  cuda_check(cudaStreamGetId(stream, &id), "cudaStreamGetId");
+  stream_check(cudaStreamGetId(stream, &id), "cudaStreamGetId");
   return id;
 }
 
-/// Memory that graphs no longer need. A graph's end may be told on a thread that must not call CUDA, so it is put here
-/// and freed when a communicator comes or goes.
+void nap() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+
+/// Memory that no graph needs any more. A graph's end may be told on a thread that must not call CUDA, so it is put
+/// here and freed when a communicator comes or goes, and never under a call that is still on a slow stream.
 class RetiredMemory {
  public:
   static RetiredMemory& of_process() {
     static auto* const retired = new RetiredMemory;  // outlives every static that holds a graph
     return *retired;
   }
-  void add(CUcontext context, void* memory) noexcept {
+  struct Item {
+    CUcontext context;
+    void* memory;
+    cudaEvent_t last;  // behind the last call that may look at it; null: there was none
+  };
+  void add(const Item& item) noexcept {
     try {
       const std::lock_guard lock(mutex_);
-      memory_.push_back({context, memory});
+      memory_.push_back(item);
     } catch (...) {
       // Kept until the process ends.
     }
@@ -59,15 +75,16 @@ class RetiredMemory {
     }
     for (const Item& item : items) {
       const CudaScope scope(item.context);
+      if (item.last != nullptr && cudaEventQuery(item.last) == cudaErrorNotReady) {
+        add(item);
+        continue;
+      }
+      if (item.last != nullptr) cudaEventDestroy(item.last);
       cudaFree(item.memory);
     }
   }
 
  private:
-  struct Item {
-    CUcontext context;
-    void* memory;
-  };
   std::mutex mutex_;
   std::vector<Item> memory_;
 };
@@ -79,14 +96,14 @@ struct CudaLaunched::Memory {
   struct Layout {
     device::LaunchedState state;
     device::FaultPlan fault;
-    std::uint64_t closed;
   };
 
   CUcontext context = nullptr;
   Layout* at = nullptr;
+  cudaEvent_t last = nullptr;  // behind the newest call that was not captured
 
   ~Memory() {
-    if (at != nullptr) RetiredMemory::of_process().add(context, at);
+    if (at != nullptr) RetiredMemory::of_process().add({context, at, last});
   }
 };
 
@@ -116,6 +133,16 @@ CudaLaunched::CudaLaunched(CUcontext primary, int device, const device::WorkerCo
       memory_(std::make_shared<Memory>()),
       faulty_(fault.kind != device::FaultKind::kNone) {
   const CudaScope scope(primary_);
+  try {
+    make(initial, fault);
+  } catch (...) {
+    destroy();
+    throw;
+  }
+  context_ = device::stream_context(host, &memory_->at->state.persistent);
+}
+
+void CudaLaunched::make(const device::Persistent& initial, const device::FaultPlan& fault) {
   RetiredMemory::of_process().free_all();
   cuda_check(static_cast<cudaError_t>(device::load_launched_kernels()), "loading the launched kernel");
   if (faulty_)
@@ -128,14 +155,20 @@ CudaLaunched::CudaLaunched(CUcontext primary, int device, const device::WorkerCo
   cuda_check(cudaStreamCreateWithFlags(&side_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   cuda_check(cudaMemcpyAsync(memory_->at, &first, sizeof first, cudaMemcpyHostToDevice, side_), "cudaMemcpyAsync");
   cuda_check(cudaStreamSynchronize(side_), "cudaStreamSynchronize");
-  cuda_check(cudaEventCreateWithFlags(&last_event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  context_ = device::stream_context(host, &memory_->at->state.persistent);
+  cuda_check(cudaEventCreateWithFlags(&memory_->last, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  cuda_check(cudaHostAlloc(reinterpret_cast<void**>(&closed_), sizeof *closed_, cudaHostAllocMapped), "cudaHostAlloc");
+  cuda_check(cudaHostGetDevicePointer(reinterpret_cast<void**>(&closed_there_), closed_, 0),
+             "cudaHostGetDevicePointer");
+}
+
+void CudaLaunched::destroy() noexcept {
+  if (closed_ != nullptr) cudaFreeHost(closed_);
+  if (side_ != nullptr) cudaStreamDestroy(side_);
 }
 
 CudaLaunched::~CudaLaunched() {
   const CudaScope scope(primary_);
-  if (last_event_ != nullptr) cudaEventDestroy(last_event_);
-  if (side_ != nullptr) cudaStreamDestroy(side_);
+  destroy();
   memory_.reset();
   RetiredMemory::of_process().free_all();
 }
@@ -223,25 +256,28 @@ bool CudaLaunched::chain_capture(cudaStream_t stream, const Capture& capture) {
   }
   if (last_node_ == nullptr || stream_id(stream) == last_capture_stream_) return false;
 #if CUDART_VERSION >= 13000
-  cuda_check(cudaStreamUpdateCaptureDependencies(stream, &last_node_, nullptr, 1, cudaStreamAddCaptureDependencies),
-             "cudaStreamUpdateCaptureDependencies");
+  stream_check(cudaStreamUpdateCaptureDependencies(stream, &last_node_, nullptr, 1, cudaStreamAddCaptureDependencies),
+               "cudaStreamUpdateCaptureDependencies");
 #else
-  cuda_check(cudaStreamUpdateCaptureDependencies(stream, &last_node_, 1, cudaStreamAddCaptureDependencies),
-             "cudaStreamUpdateCaptureDependencies");
+  stream_check(cudaStreamUpdateCaptureDependencies(stream, &last_node_, 1, cudaStreamAddCaptureDependencies),
+               "cudaStreamUpdateCaptureDependencies");
 #endif
   return true;
 }
 
-void CudaLaunched::chain_eager(cudaStream_t stream, std::uint64_t id) {
-  if (last_stream_ == 0 || id == last_stream_) return;
-  cuda_check(cudaStreamWaitEvent(stream, last_event_, 0), "cudaStreamWaitEvent");
+// @return true if the stream was made to wait
+bool CudaLaunched::chain_eager(cudaStream_t stream, std::uint64_t id) {
+  // One handle names every thread's own stream: whose it was last time, it does not say.
+  if (!last_stream_ || (id == *last_stream_ && stream != cudaStreamPerThread)) return false;
+  stream_check(cudaStreamWaitEvent(stream, memory_->last, 0), "cudaStreamWaitEvent");
+  return true;
 }
 
 void CudaLaunched::put(cudaStream_t stream, device::LaunchedCall call, bool early) {
   call.state = &memory_->at->state;
   const int error = faulty_ ? device::launch_call_fault(context_, call, &memory_->at->fault, stream)
                             : device::launch_call(context_, call, early, stream);
-  cuda_check(static_cast<cudaError_t>(error), "launching a call");
+  stream_check(static_cast<cudaError_t>(error), "launching a call");
 }
 
 void CudaLaunched::launch(Stream stream, const device::LaunchedCall& call) {
@@ -259,10 +295,11 @@ void CudaLaunched::launch(Stream stream, const device::LaunchedCall& call) {
     return;
   }
   const std::uint64_t id = stream_id(cuda_stream);
-  chain_eager(cuda_stream, id);
-  put(cuda_stream, call, early_);
-  // Now, and not when another stream asks: this one may have been destroyed by then.
-  cuda_check(cudaEventRecord(last_event_, cuda_stream), "cudaEventRecord");
+  const bool joined = chain_eager(cuda_stream, id);
+  put(cuda_stream, call, early_ && !joined);
+  // Now, and not when another stream asks: this one may have been destroyed by then. The call is on the stream:
+  // whatever keeps it from being counted breaks the communicator.
+  cuda_check(cudaEventRecord(memory_->last, cuda_stream), "cudaEventRecord");
   last_stream_ = id;
 }
 
@@ -272,12 +309,15 @@ void CudaLaunched::write(Stream stream, std::uint64_t* word, std::uint64_t value
   const CUresult result =
       stream_calls().write(static_cast<CUstream>(stream), reinterpret_cast<CUdeviceptr>(word), value, 0);
   if (result == CUDA_SUCCESS) return;
+  // All the same a capture that began after check(): the command is half in the queue.
   throw_error(Status::kSystem,
               fmt::format("cuStreamWriteValue64 on stream {} answers {}", stream, static_cast<int>(result)));
 }
 
 Status CudaLaunched::await(Stream stream, Deadline deadline) const {
   const CudaScope scope(primary_);
+  // Also for a caller that only looks: an event that is recorded now has not happened yet.
+  if (cudaStreamQuery(static_cast<cudaStream_t>(stream)) == cudaSuccess) return Status::kOk;
   cudaEvent_t event = nullptr;
   cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   cudaError_t error = cudaEventRecord(event, static_cast<cudaStream_t>(stream));
@@ -290,27 +330,38 @@ Status CudaLaunched::await(Stream stream, Deadline deadline) const {
       cudaEventDestroy(event);
       return Status::kAgain;
     }
-    if (polls > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (polls > kSpins) nap();
   }
   cudaEventDestroy(event);
   cuda_check(error, "waiting for the stream");
   return Status::kOk;
 }
 
+// Each waits for the one before.
+void CudaLaunched::await_calls(Deadline deadline) const noexcept {
+  const CudaScope scope(primary_);
+  while (cudaEventQuery(memory_->last) == cudaErrorNotReady && !deadline.expired()) nap();
+}
+
+// Nothing here waits for the device: the kernel that closes waits for room like any other.
 bool CudaLaunched::close(Deadline deadline) noexcept {
   constexpr std::uint64_t kLookNs = 20'000'000;
   const CudaScope scope(primary_);
+  const Deadline one_look = Deadline::after_ns(2 * kLookNs);
   for (;;) {
-    std::uint64_t closed = 0;
-    auto error =
-        static_cast<cudaError_t>(device::launch_close(&memory_->at->state, kLookNs, &memory_->at->closed, side_));
-    if (error == cudaSuccess) {
-      error = cudaMemcpyAsync(&closed, &memory_->at->closed, sizeof closed, cudaMemcpyDeviceToHost, side_);
+    if (!is_closing_) {
+      *closed_ = 0;
+      if (device::launch_close(&memory_->at->state, kLookNs, closed_there_, side_) != 0) return true;
+      is_closing_ = true;
     }
-    if (error == cudaSuccess) error = cudaStreamSynchronize(side_);
-    if (error != cudaSuccess) return true;  // a device that failed runs nothing any more
-    if (closed != 0) return true;
-    if (deadline.expired()) return false;
+    const cudaError_t error = cudaStreamQuery(side_);
+    is_closing_ = error == cudaErrorNotReady;
+    if (!is_closing_) {
+      if (error != cudaSuccess) return true;  // a device that failed runs nothing any more
+      if (*static_cast<volatile std::uint64_t*>(closed_) != 0) return true;
+    }
+    if (deadline.expired() && one_look.expired()) return false;
+    if (is_closing_) nap();
   }
 }
 
