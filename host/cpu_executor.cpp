@@ -114,6 +114,7 @@ class CpuExecutor final : public Executor {
     const Status tried = attempt([&] { status = CpuLaunched::await(stream, deadline); });
     return tried == Status::kOk ? status : tried;
   }
+  void await_launched(Deadline deadline) noexcept override { launched_->await_calls(deadline); }
   bool close_launched(Deadline deadline) noexcept override {
     return launched_ == nullptr || launched_->close(deadline);
   }
@@ -137,6 +138,10 @@ class CpuExecutor final : public Executor {
       action();
       return Status::kOk;
     } catch (...) {
+      try {
+        note("no memory to queue work on the stream");
+      } catch (...) {
+      }
       return Status::kSystem;
     }
   }

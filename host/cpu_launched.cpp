@@ -121,9 +121,15 @@ void CpuLaunched::write(Stream stream, std::uint64_t* word, std::uint64_t value)
 Status CpuLaunched::await(Stream stream, Deadline deadline) {
   auto* const host_stream = static_cast<HostStream*>(stream);
   if (host_stream->capturing()) return Status::kInvalidArgument;
+  if (host_stream->idle()) return Status::kOk;  // also for a caller that only looks
   auto done = std::make_shared<Done>();
   host_stream->launch([done] { done->set(); });
   return done->wait_until(deadline) ? Status::kOk : Status::kAgain;
+}
+
+// Each has waited for the one before.
+void CpuLaunched::await_calls(Deadline deadline) const noexcept {
+  if (last_done_ != nullptr) (void)last_done_->wait_until(deadline);
 }
 
 bool CpuLaunched::close(Deadline deadline) noexcept {

@@ -26,6 +26,7 @@ class CpuLaunched {
   void launch(Stream stream, const device::LaunchedCall& call);
   static void write(Stream stream, std::uint64_t* word, std::uint64_t value);
   static Status await(Stream stream, Deadline deadline);
+  void await_calls(Deadline deadline) const noexcept;
   bool close(Deadline deadline) noexcept;
 
  private:

@@ -200,6 +200,7 @@ class CudaExecutor final : public Executor {
     const Status tried = attempt([&] { status = launched_->await(stream, deadline); });
     return tried == Status::kOk ? status : tried;
   }
+  void await_launched(Deadline deadline) noexcept override { launched_->await_calls(deadline); }
   bool close_launched(Deadline deadline) noexcept override {
     return launched_ == nullptr || launched_->close(deadline);
   }

@@ -97,6 +97,8 @@ class Executor {
   virtual Status write_after(Stream stream, std::uint64_t* word, std::uint64_t value) noexcept = 0;
   /// Waits for what is on `stream` now. @return kAgain at the deadline; kInvalidArgument for a stream under capture
   virtual Status await_stream(Stream stream, Deadline deadline) noexcept = 0;
+  /// Waits for the launched calls that are on streams, replays aside: those the host cannot see.
+  virtual void await_launched(Deadline deadline) noexcept = 0;
   /// No launched call that starts from now on touches a window or control bytes, replays of captured ones included.
   /// @return false if one still runs at the deadline
   virtual bool close_launched(Deadline deadline) noexcept = 0;

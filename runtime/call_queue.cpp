@@ -63,14 +63,18 @@ void CallQueue::retire_locked() noexcept {
   }
 }
 
-// A stream that cannot be given the store is a device that has failed: it was asked before.
+// A stream that cannot be given the store breaks the order of all that comes behind it.
 void CallQueue::publish(std::uint64_t seq, const device::Command& command, const After* after) noexcept {
   if (after == nullptr || !after->has_value()) return device::publish_command<CpuOps>(queue_, depth_, seq, command);
   const device::LastStore last = device::publish_all_but_last<CpuOps>(queue_, depth_, seq, command);
   is_after_[seq & (depth_ - 1)] = 1;
   afters_.fetch_add(1, std::memory_order_relaxed);
   const Status status = executor_.write_after(**after, last.word, last.value);
-  if (status != Status::kOk) fail(status, executor_.error_text());
+  if (status == Status::kOk) return;
+  // Nothing will be stored there.
+  is_after_[seq & (depth_ - 1)] = 0;
+  afters_.fetch_sub(1, std::memory_order_relaxed);
+  driver_refused(executor_.error_text());
 }
 
 bool CallQueue::front_is_ready_locked() noexcept {
@@ -390,7 +394,7 @@ Status CallQueue::await_parked(host::Deadline deadline) noexcept {
       if (parked) count_park(state);
       return Status::kOk;
     }
-    if (broken_status() == Status::kSystem) return Status::kSystem;
+    if (failed_.load(std::memory_order_acquire)) return Status::kSystem;
     if (polls % 64 == 0) {
       if (deadline.expired()) return Status::kAgain;
       if (executor_.health() != Status::kOk) return Status::kSystem;
@@ -452,7 +456,7 @@ void CallQueue::unpark() noexcept {
   CpuOps::fence_seq_cst(Edge::kPark);
   keep_going();
   // Aborted meanwhile: the worker must run once more to tell the peers.
-  if (broken() && broken_status() != Status::kSystem) (void)ensure_running();
+  if (broken() && !failed_.load(std::memory_order_acquire)) (void)ensure_running();
 }
 
 void CallQueue::abort(std::uint64_t code, const std::string& why) noexcept {
@@ -478,6 +482,12 @@ void CallQueue::fail(Status status, const std::string& why) noexcept {
   end_launched_calls(device::abort_code(status, limits_.rank, limits_.rank));
   broken_text_ = why;
   host::log_message(host::LogLevel::kError, why);
+}
+
+// A worker that still runs may write into the buffers of calls that were queued before: they end when it says so.
+void CallQueue::driver_refused(const std::string& why) noexcept {
+  if (executor_.health() != Status::kOk) return fail(Status::kSystem, why);
+  abort(device::abort_code(Status::kSystem, limits_.rank, limits_.rank), why);
 }
 
 // Calls on streams look at the abort word, too, and no worker is left that would tell them.

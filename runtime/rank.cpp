@@ -208,6 +208,7 @@ Rank::~Rank() {
   // Calls still queued get a moment; then they end with kAborted, here and on the peers.
   const host::Deadline drained = host::Deadline::after_seconds(kDrainSeconds);
   while (!queue_->broken() && queue_->keep_going() && !drained.expired()) sched_yield();
+  if (!queue_->broken()) executor_->await_launched(drained);
   const bool streams_ended = end_streams(drained);
   if (!queue_->broken() && (!streams_ended || queue_->keep_going())) abort_here();
   const host::Deadline stopped = host::Deadline::after_seconds(kStopSeconds);
@@ -262,7 +263,7 @@ Status Rank::issue_on(Stream stream, const device::Command& command) noexcept {
   if (queue_->broken()) return queue_->broken_status();
   const Status status = streams_->issue(stream, command);
   if (status != Status::kOk) note_executor_error("stream");
-  if (status == Status::kSystem) queue_->fail(status, executor_->error_text());
+  if (status == Status::kSystem) queue_->driver_refused(executor_->error_text());
   if (status == Status::kOk) {
     queue_->note_path({command.algorithm, command.protocol, command.channels, command.chunk_bytes});
   }
@@ -279,7 +280,8 @@ Status Rank::check_stream(Stream stream, host::Deadline deadline) noexcept {
 
 // The first failure of a launched call breaks the communicator: the peers of the call know it already.
 void Rank::take_stream_failure() noexcept {
-  const auto record = streams_->take_failure();
+  if (queue_->broken()) return;
+  const auto record = streams_->failure();
   if (!record) return;
   std::string text;
   try {

@@ -120,7 +120,8 @@ struct Stats {
 };
 
 enum class LogLevel : std::uint8_t { kError = 0, kWarn = 1, kInfo = 2, kDebug = 3 };
-/// Replaces the log's output for the whole process; an empty function restores it. Called from any thread.
+/// Replaces the log's output for the whole process; an empty function restores it. Called from any thread; it
+/// must not call a communicator.
 RINGBELL_API void set_log_handler(std::function<void(LogLevel, int rank, std::string_view text)> handler);
 
 /// 128 bytes to hand to all ranks by any means. Thread-safe. Does not block.
@@ -156,7 +157,8 @@ class RINGBELL_API Communicator {
   Communicator& operator=(Communicator&&) noexcept;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  /// Leaves the group: queued calls end, bounded wait for the peers to let go of this rank's window.
+  /// Leaves the group: calls that are queued or on a stream get a second, then they end; bounded wait for the peers to
+  /// let go of this rank's window.
   ~Communicator();
 
   [[nodiscard]] int rank() const noexcept;

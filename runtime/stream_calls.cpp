@@ -26,9 +26,8 @@ Status StreamCalls::issue(Stream stream, const device::Command& command) noexcep
 
 bool StreamCalls::is_waiting() const noexcept { return CpuOps::load_relaxed(&records_.slow_wait.valid) != 0; }
 
-std::optional<device::WaitRecord> StreamCalls::take_failure() noexcept {
+std::optional<device::WaitRecord> StreamCalls::failure() const noexcept {
   if (CpuOps::load_acquire(&records_.failure.valid, Edge::kAbort) == 0) return std::nullopt;
-  if (failure_taken_.exchange(true, std::memory_order_relaxed)) return std::nullopt;
   device::WaitRecord record{};
   auto* words = reinterpret_cast<std::uint64_t*>(&record);
   const auto* from = reinterpret_cast<const std::uint64_t*>(&records_.failure);

@@ -27,15 +27,15 @@ class StreamCalls {
   [[nodiscard]] std::uint64_t issued() const noexcept { return issued_.load(std::memory_order_relaxed); }
   /// A launched call has waited for longer than a millisecond and still does.
   [[nodiscard]] bool is_waiting() const noexcept;
-  /// Why launched calls have ended here, the first time that it is asked after it happened.
-  std::optional<device::WaitRecord> take_failure() noexcept;
+  /// Why launched calls have ended here. Told to everybody who asks: two threads may find it at once, and none may go
+  /// on as if there were nothing while the other still tells it.
+  [[nodiscard]] std::optional<device::WaitRecord> failure() const noexcept;
 
  private:
   host::Executor& executor_;
   const device::WayRecords& records_;
   std::mutex mutex_;                      // one call at a time
   std::atomic<std::uint64_t> issued_{0};  // written under mutex_
-  std::atomic<bool> failure_taken_{false};
 };
 
 }  // namespace ringbell

@@ -323,6 +323,60 @@ TEST(Launched, AReplayAfterTheCommunicatorHasGoneFillsItsOutputAndTouchesNothing
   }
 }
 
+TEST(Launched, CallsThatAreStillOnASlowStreamRunWhenTheCommunicatorGoes) {
+  HostStream streams[2];
+  Values out[2] = {Values(50), Values(50)};
+  expect_empty(run_ranks(2, cpu_config(), [&](Communicator& comm) -> std::string {
+    const auto rank = static_cast<std::size_t>(comm.rank());
+    streams[rank].launch([] { sleep_s(0.2); });
+    fill(out[rank], comm.rank() + 1);
+    return ok_or_text(comm, sum_on(comm, streams[rank], out[rank], out[rank]));
+  }));
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    streams[rank].synchronize();
+    EXPECT_EQ(expect_sum(out[rank], 1, 2), "") << "rank " << rank;
+  }
+}
+
+TEST(Launched, EveryThreadThatChecksAfterAFailureIsToldOfIt) {
+  constexpr int kThreads = 4;
+  const int rounds = is_sanitized() ? 30 : 200;
+  for (int round = 0; round < rounds; ++round) {
+    expect_empty(run_ranks(2, cpu_config(), [](Communicator& comm) -> std::string {
+      HostStream stream;
+      Values values(4, 1);
+      if (sum_on(comm, stream, values, values, comm.rank() == 0 ? 10 : 20) != Status::kOk) return comm.last_error();
+      stream.synchronize();
+      std::atomic<int> ready{0};
+      for (const bool told : run_threads(kThreads, [&](int) -> bool {
+             HostStream idle;
+             ++ready;
+             while (ready < kThreads) std::this_thread::yield();
+             return comm.check(&idle) == Status::kMismatch;
+           })) {
+        if (!told) return "a thread was told that all is well";
+      }
+      return "";
+    }));
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Launched, ACheckThatOnlyLooksFindsAnIdleStreamDoneAndABusyOneNot) {
+  Communicator comm(unique_id_create(), 0, 1, cpu_config());
+  HostStream stream;
+  for (int i = 0; i < 100; ++i) {
+    stream.synchronize();
+    ASSERT_EQ(comm.check(&stream, 0), Status::kOk);
+  }
+  std::atomic<bool> leave{false};
+  stream.launch([&leave] {
+    while (!leave) sleep_s(0.001);
+  });
+  EXPECT_EQ(comm.check(&stream, 0), Status::kAgain);
+  leave = true;
+}
+
 TEST(Launched, BadStreamsAndOptionsAreNamed) {
   Communicator comm(unique_id_create(), 0, 1, cpu_config());
   std::int64_t value = 5;

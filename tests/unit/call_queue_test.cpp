@@ -45,6 +45,7 @@ class FakeExecutor final : public host::Executor {
     return write_status;
   }
   Status await_stream(Stream, host::Deadline) noexcept override { return Status::kOk; }
+  void await_launched(host::Deadline) noexcept override {}
   bool close_launched(host::Deadline) noexcept override { return true; }
   bool at_rest() noexcept override { return resting; }
   Status check_range(const void*, std::uint64_t, host::PointerInfo*) noexcept override { return Status::kOk; }
@@ -180,6 +181,17 @@ TEST_F(CallQueueTest, AStreamThatCannotStoreBreaksTheQueue) {
   (void)submitted_after();
   EXPECT_EQ(queue_.broken_status(), Status::kSystem);
   EXPECT_NE(queue_.broken_text().find("the fake refuses"), std::string::npos);
+}
+
+TEST_F(CallQueueTest, AStreamThatCannotStoreDoesNotEndCallsThatTheWorkerIsAt) {
+  const Ticket running = submitted();
+  executor_.write_status = Status::kSystem;
+  (void)submitted_after();
+  EXPECT_EQ(queue_.test(running), Status::kPending) << "its buffers are the worker's";
+  EXPECT_NE(control_.control.abort_code, 0u) << "the worker is told";
+  complete(0);
+  EXPECT_EQ(queue_.wait(running, host::Deadline::never()), Status::kOk);
+  EXPECT_FALSE(queue_.stores_pending()) << "nobody will make the store";
 }
 
 TEST_F(CallQueueTest, IsFullAtItsDepthAndHasRoomAgainAsSoonAsTheOldestCompletes) {
