@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The ringbell authors
 // SPDX-License-Identifier: Apache-2.0
 // ringbell-test: sanitize=none
-// ringbell-test: name=ci label=ci timeout=600 env=RINGBELL_SEEDS=1000 sanitize=none
+// ringbell-test: name=ci label=ci timeout=600 env=RINGBELL_SEEDS=300 sanitize=none
 // ringbell-test: name=long label=long timeout=7200 env=RINGBELL_SEEDS=20000 sanitize=none
 //
 // Launched calls, explored: launches in a row on a stream, on streams in turn, beside a resident worker, near the
