@@ -27,8 +27,8 @@ class HostGraph {
   std::shared_ptr<const std::vector<std::function<void()>>> work_;
 };
 
-/// Thread-safe. Work must not throw, and must not call its own stream. In a child of fork, which has no thread for it, a
-/// stream may only be destroyed.
+/// Thread-safe. Work must not throw, and must not call its own stream. In a child of fork, which has no thread for it,
+/// a stream may only be destroyed.
 class RINGBELL_API HostStream {
  public:
   /// @throws std::system_error when no thread can be had
