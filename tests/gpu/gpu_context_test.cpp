@@ -17,19 +17,6 @@
 namespace ringbell::test {
 namespace {
 
-template <class Function>
-Function* driver(const char* name) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-#if CUDART_VERSION >= 12050
-  cuda_ok(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result), name);
-#else
-  cuda_ok(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result), name);
-#endif
-  require(result == cudaDriverEntryPointSuccess, std::string("the driver has no ") + name);
-  return reinterpret_cast<Function*>(found);
-}
-
 CUcontext current_context() {
   CUcontext context = nullptr;
   require(driver<decltype(cuCtxGetCurrent)>("cuCtxGetCurrent")(&context) == CUDA_SUCCESS, "cuCtxGetCurrent");

@@ -28,6 +28,20 @@ inline void cuda_ok(cudaError_t error, const char* what) {
   throw std::runtime_error(std::string(what) + ": " + cudaGetErrorName(error) + ": " + cudaGetErrorString(error));
 }
 
+/// The driver's own function: tests do not link libcuda.
+template <class Function>
+Function* driver(const char* name) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+#if CUDART_VERSION >= 12050
+  cuda_ok(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result), name);
+#else
+  cuda_ok(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result), name);
+#endif
+  require(result == cudaDriverEntryPointSuccess, std::string("the driver has no ") + name);
+  return reinterpret_cast<Function*>(found);
+}
+
 /// Visible GPUs; makes no context.
 inline int gpu_count() {
   int count = 0;

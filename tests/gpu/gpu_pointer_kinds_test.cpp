@@ -26,18 +26,6 @@ namespace {
 constexpr std::size_t kBytes = 1 << 16;
 constexpr std::uint64_t kCount = kBytes / sizeof(std::uint32_t);
 
-template <class Function>
-Function* driver(const char* name) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-#if CUDART_VERSION >= 12050
-  cuda_ok(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result), name);
-#else
-  cuda_ok(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result), name);
-#endif
-  require(result == cudaDriverEntryPointSuccess, std::string("the driver has no ") + name);
-  return reinterpret_cast<Function*>(found);
-}
 void driver_ok(CUresult result, const char* what) {
   require(result == CUDA_SUCCESS, std::string(what) + " answers " + std::to_string(static_cast<int>(result)));
 }
