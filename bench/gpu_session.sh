@@ -6,7 +6,7 @@
 # sweeps of all protocols with verified data and hashes compared with the CPU executor, the memory checker on a small set;
 # peers: every peer beside ours, twice, and every way to issue; pace: calls at full rate and at a server's, held and not.
 # Ends within SESSION_SECONDS (520) and closes with a short table; exit 1 if anything in it failed.
-# usage: gpu_session.sh BUNDLE [tests|perf|sanitizer|peers|pace|all] [TEST...]      OUT=DIR: where logs and JSON go (./gpu-session)
+# usage: gpu_session.sh BUNDLE [tests|perf|sanitizer|peers|pace|beside|all] [TEST...]      OUT=DIR: where logs and JSON go (./gpu-session)
 set -uo pipefail
 
 usage() {
@@ -20,7 +20,7 @@ shift
 [ "$#" -ge 1 ] && shift
 only=("$@")
 case "$mode" in
-  tests | perf | sanitizer | peers | pace | all) ;;
+  tests | perf | sanitizer | peers | pace | beside | all) ;;
   *) printf "unknown mode '%s'\n" "$mode" >&2; usage ;;
 esac
 [ -x "$bundle/ringbell" ] || { printf '%s/ringbell is not there: make the bundle with tools/bundle\n' "$bundle" >&2; exit 3; }
@@ -248,6 +248,17 @@ run_pace() {
   grep -h '^#.*float32' "$work"/pace-*.out | sed 's/^/    /'
 }
 
+run_beside() {
+  local code=0 start=$SECONDS allowed
+  [ -x "$bundle/beside_bench" ] || { note missing beside_bench 0 "not in the bundle"; return; }
+  allowed="$(limit 150)"
+  [ "$allowed" -gt 0 ] || { note 'no time' beside_bench 0 ""; return; }
+  mps_stop
+  timeout -k 10 "$allowed" "$bundle/beside_bench" > "$out/beside.txt" 2> "$work/beside.err" || code=$?
+  note "$([ "$code" -eq 0 ] && echo passed || echo FAILED)" beside_bench $((SECONDS - start)) "$(tail -n 1 "$work/beside.err" | cut -c1-60)"
+  sed 's/^/    /' "$out/beside.txt"
+}
+
 # ---- memory checker --------------------------------------------------------------------------------------------------
 run_sanitizer() {
   local tool code=0 start=$SECONDS log="$work/sanitizer.log" allowed
@@ -282,6 +293,7 @@ case "$mode" in
   sanitizer) run_sanitizer ;;
   peers) run_peers ;;
   pace) run_pace ;;
+  beside) run_beside ;;
   all)
     run_tests
     run_perf
