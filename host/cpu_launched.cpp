@@ -88,9 +88,7 @@ Status CpuLaunched::check(Stream stream, bool may_capture, std::string* text) co
     return Status::kInvalidArgument;
   }
   if (!may_capture && static_cast<HostStream*>(stream)->capturing()) {
-    *text =
-        "the stream is under capture: a call of the host queue runs once and cannot be part of a graph; use "
-        "all_reduce_on";
+    *text = "the stream is under capture, and of all calls only all_reduce_on can be part of a graph; end the capture";
     return Status::kInvalidArgument;
   }
   return Status::kOk;

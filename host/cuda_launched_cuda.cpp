@@ -226,9 +226,8 @@ void CudaLaunched::check(Stream stream, bool may_capture) const {
   if (!may_capture && capture_of(stream).active) {
     throw_error(
         Status::kInvalidArgument,
-        fmt::format("stream {} is under capture: a call of the host queue runs once and cannot be part of a graph",
-                    stream),
-        "use all_reduce_on");
+        fmt::format("stream {} is under capture, and of all calls only all_reduce_on can be part of a graph", stream),
+        "end the capture");
   }
   if (!may_capture && stream_calls().write == nullptr) {
     throw_error(Status::kUnsupported, "the driver has no cuStreamWriteValue64", "update it, or use all_reduce_on");
@@ -245,7 +244,9 @@ void CudaLaunched::keep_memory_with(cudaGraph_t graph) {
                  cudaUserObjectNoDestructorSync),
              "cudaUserObjectCreate");
   (void)owner.release();
-  cuda_check(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove), "cudaGraphRetainUserObject");
+  const cudaError_t error = cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove);
+  if (error != cudaSuccess) cudaUserObjectRelease(object, 1);
+  stream_check(error, "cudaGraphRetainUserObject");
 }
 
 // In one capture: after the node before, whichever of its streams that came from. @return true if an edge was added

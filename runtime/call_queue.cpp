@@ -74,7 +74,7 @@ void CallQueue::publish(std::uint64_t seq, const device::Command& command, const
   // Nothing will be stored there.
   is_after_[seq & (depth_ - 1)] = 0;
   afters_.fetch_sub(1, std::memory_order_relaxed);
-  driver_refused(executor_.error_text());
+  driver_refused();
 }
 
 bool CallQueue::front_is_ready_locked() noexcept {
@@ -485,7 +485,13 @@ void CallQueue::fail(Status status, const std::string& why) noexcept {
 }
 
 // A worker that still runs may write into the buffers of calls that were queued before: they end when it says so.
-void CallQueue::driver_refused(const std::string& why) noexcept {
+void CallQueue::driver_refused() noexcept {
+  std::string why;
+  try {
+    why = executor_.error_text();
+  } catch (...) {
+    // Memory may be what was short.
+  }
   if (executor_.health() != Status::kOk) return fail(Status::kSystem, why);
   abort(device::abort_code(Status::kSystem, limits_.rank, limits_.rank), why);
 }

@@ -66,7 +66,7 @@ class CallQueue {
   /// The device failed: nothing will ever be written by the worker again.
   void fail(Status status, const std::string& why) noexcept;
   /// The driver did not take something; the device may be well. Breaks the queue, and the worker ends what it does.
-  void driver_refused(const std::string& why) noexcept;
+  void driver_refused() noexcept;
   /// Asks the worker to leave for good; true when it is at rest before the deadline.
   bool stop(host::Deadline deadline) noexcept;
 

@@ -263,7 +263,7 @@ Status Rank::issue_on(Stream stream, const device::Command& command) noexcept {
   if (queue_->broken()) return queue_->broken_status();
   const Status status = streams_->issue(stream, command);
   if (status != Status::kOk) note_executor_error("stream");
-  if (status == Status::kSystem) queue_->driver_refused(executor_->error_text());
+  if (status == Status::kSystem) queue_->driver_refused();
   if (status == Status::kOk) {
     queue_->note_path({command.algorithm, command.protocol, command.channels, command.chunk_bytes});
   }
