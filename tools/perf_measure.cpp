@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 
 #include "tools/exit_codes.hpp"
 
@@ -23,13 +24,13 @@ std::uint64_t Measurement::timed(Body body) {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count());
 }
 
-// Evenly spaced; a call that comes late moves the ones after it. Spins: a sleep may oversleep a slot.
+// Evenly spaced; a call that comes late moves the ones after it. Spins: a sleep may oversleep a slot. Yields: a worker
+// on this core must find out that it is idle.
 void Measurement::wait_for_slot() {
   using Clock = std::chrono::steady_clock;
   const auto interval = std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 / options_.rate_hz));
   next_slot_ = std::max(next_slot_ + interval, Clock::now());
-  while (Clock::now() < next_slot_) {
-  }
+  while (Clock::now() < next_slot_) std::this_thread::yield();
 }
 
 std::uint64_t Measurement::timed_call(Series& series, const PeerCall& call) {
