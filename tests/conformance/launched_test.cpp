@@ -221,6 +221,35 @@ TEST(CaseC14, TwoGraphsReplayedAtOnceAreAnErrorAtOnceAndNeverMixed) {
   }));
 }
 
+TEST(Launched, AnOverlapOfALongCallIsToldToWhoeverChecksTheOtherStream) {
+  // The long call takes many time-outs, each of its waits less than one.
+  Config config = cpu_config();
+  config.timeout_s = 0.05 * patience();
+  expect_empty(run_ranks(2, config, [](Communicator& comm) -> std::string {
+    HostStream streams[2];
+    Values big_in(4'000'000, comm.rank() + 1);
+    Values big_out(big_in.size());
+    Values in(40, comm.rank() + 1);
+    Values out(40);
+    HostGraph graphs[2];
+    for (int i = 0; i < 2; ++i) {
+      streams[i].begin_capture();
+      const Status status = i == 0 ? sum_on(comm, streams[0], big_in, big_out) : sum_on(comm, streams[1], in, out);
+      if (status != Status::kOk) return comm.last_error();
+      graphs[i] = streams[i].end_capture();
+    }
+    streams[0].replay(graphs[0]);
+    sleep_s(0.002);
+    streams[1].replay(graphs[1]);
+    const Status status = comm.check(&streams[1]);
+    if (status == Status::kOk) {
+      // It came when the long one had ended already, here and on the other rank.
+      return expect_sum(out, 1, 2);
+    }
+    return all_ones(out) ? "" : "an error, and something like a result";
+  }));
+}
+
 TEST(Launched, GraphsReplayedInDifferentOrdersGiveMismatchNamingBothCalls) {
   const auto texts = run_ranks(2, cpu_config(), [](Communicator& comm) -> std::string {
     HostStream stream;

@@ -161,28 +161,6 @@ TEST_P(LaunchedOverlap, OfThreeAtOnceOneRunsAndNothingAfterIt) {
   EXPECT_FALSE(outcome.failed) << outcome.report;
 }
 
-// The one that was refused gives up before the one that runs has ended: it is told all the same.
-TEST_P(LaunchedOverlap, OneThatWaitedInVainIsToldWhenTheRunningOneEnds) {
-  const auto [protocol, ranks, lanes, warps] = GetParam();
-  SchedWorld world(no_host_calls(ranks));
-  SchedStreams* self = nullptr;
-  StreamsConfig config = overlapping(ranks, lanes, warps, protocol, 2);
-  config.change_context = [](unsigned stream, device::WorkerContext& ctx) { ctx.timeout_ns = stream == 1 ? 500 : 0; };
-  config.may_launch = [&self](unsigned stream, std::size_t) {
-    return stream == 0 || (stream == 1 ? self->taken(0) != 0 : self->done(0, 1).ended);
-  };
-  SchedStreams streams(world, config);
-  self = &streams;
-  world.check_after([&](SchedWorld& w) -> std::string {
-    if (streams.done(0, 0).filled) return "the one that ran failed";
-    if (!streams.done(0, 1).filled) return "the one that was refused ran";
-    if (streams.turn(0) != broken_by(Status::kInvalidArgument, 0, 0)) return "rank 0's turn is not broken";
-    return check_told(w, 0, device::abort_code(Status::kInvalidArgument, 0, 0));
-  });
-  const Outcome outcome = world.explore(first_seed(), seed_count(100));
-  EXPECT_FALSE(outcome.failed) << outcome.report;
-}
-
 // The running one is aborted while the other waits: both fill, and the first failure is what counts.
 TEST_P(LaunchedOverlap, IfTheRunningOneFailsBothFillTheirOutputs) {
   const auto [protocol, ranks, lanes, warps] = GetParam();
