@@ -226,11 +226,11 @@ TEST(Launched, AnOverlapOfALongCallIsToldToWhoeverChecksTheOtherStream) {
   Config config = cpu_config();
   config.timeout_s = 0.05 * patience();
   expect_empty(run_ranks(2, config, [](Communicator& comm) -> std::string {
-    HostStream streams[2];
     Values big_in(4'000'000, comm.rank() + 1);
     Values big_out(big_in.size());
     Values in(40, comm.rank() + 1);
     Values out(40);
+    HostStream streams[2];  // they end before the buffers that they still work on
     HostGraph graphs[2];
     for (int i = 0; i < 2; ++i) {
       streams[i].begin_capture();
@@ -242,10 +242,10 @@ TEST(Launched, AnOverlapOfALongCallIsToldToWhoeverChecksTheOtherStream) {
     sleep_s(0.002);
     streams[1].replay(graphs[1]);
     const Status status = comm.check(&streams[1]);
-    if (status == Status::kOk) {
-      // It came when the long one had ended already, here and on the other rank.
-      return expect_sum(out, 1, 2);
-    }
+    // Where it came when the long one had ended already it has run; the other rank may have seen an overlap all the
+    // same.
+    if (expect_sum(out, 1, 2).empty()) return "";
+    if (status == Status::kOk) return "said to be well, and wrong";
     return all_ones(out) ? "" : "an error, and something like a result";
   }));
 }
