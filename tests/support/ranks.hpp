@@ -58,6 +58,7 @@ void report_rank_failure(int rank, const std::string& text);
 template <class Body>
 auto run_threads(int world, Body body, double limit_s = 120) {
   using Result = std::invoke_result_t<Body&, int>;
+  static_assert(!std::is_same_v<Result, bool>, "threads must not write to one word of a vector<bool>");
   const Watchdog watchdog("ranks as threads", limit_s);
   std::vector<Result> results(static_cast<std::size_t>(world));
   std::vector<std::string> errors(results.size());
