@@ -165,6 +165,7 @@ void read_issue(const CLI::App& perf, const PerfTexts& texts, PerfOptions& optio
     issue = "graph";
     options.iterations = graphs;
   }
+  options.ways.clear();
   std::vector<std::size_t> seen;
   for (const std::string_view part : split_list("--issue", issue)) {
     const std::size_t word = parse_choice("--issue", part, {std::begin(kIssueWords), std::end(kIssueWords)});

@@ -58,7 +58,7 @@ struct PerfOptions {
   std::vector<PeerName> against;
   int rounds = 1;
   L2State l2 = L2State::kWarm;
-  std::vector<IssueWay> ways;  ///< rows of each size
+  std::vector<IssueWay> ways = {IssueWay{}};  ///< rows of each size
   bool tail = false;
   double rate_hz = 0;  ///< calls a second at most; 0: as fast as they go
   bool hold = false;   ///< ringbell's worker is held: no idle park, no lease

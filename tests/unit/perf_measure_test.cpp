@@ -51,7 +51,7 @@ class PerfMeasure : public testing::Test {
     Meeting meeting(fd, 0, 1, 10);
     close(fd);
     const auto buffers = make_cpu_buffers(region_bytes(options_), options_.l2 != L2State::kWarm);
-    return Measurement(peer_, *buffers, meeting, options_, [this] { ++beats_; }).all_reduce({dtype, op, 100});
+    return Measurement(peer_, *buffers, meeting, options_, nullptr, [this] { ++beats_; }).all_reduce({dtype, op, 100});
   }
   PerfOptions options_;
   CopyPeer peer_;
