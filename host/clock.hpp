@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The ringbell authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one clock (CLOCK_MONOTONIC, the same for every process of a machine) and deadlines on it. Nothing here sleeps.
+// The one clock (CLOCK_MONOTONIC, the same for every process of a machine), deadlines on it, and a nap.
 #ifndef RINGBELL_HOST_CLOCK_HPP_
 #define RINGBELL_HOST_CLOCK_HPP_
 
@@ -19,6 +19,12 @@ inline std::uint64_t monotonic_ns() noexcept {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * kNanosPerSecond + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+/// @param nanos below a second
+inline void sleep_ns(long nanos) noexcept {
+  const timespec pause{0, nanos};
+  nanosleep(&pause, nullptr);
 }
 
 /// A point on the monotonic clock. Seconds of 0 mean "wait for ever", as everywhere in the configuration.

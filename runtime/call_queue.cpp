@@ -3,13 +3,13 @@
 #include "runtime/call_queue.hpp"
 
 #include <algorithm>
-#include <ctime>
 
 #include "device/mem/ops_cpu.hpp"
 #include "device/queue/producer.hpp"
 #include "host/error.hpp"
 #include "host/log.hpp"
 #include "runtime/failure_text.hpp"
+#include "runtime/wait_record.hpp"
 
 namespace ringbell {
 namespace {
@@ -24,11 +24,6 @@ constexpr std::uint64_t kSleepAfterNs = 2'000'000;  // a wait this long no longe
 constexpr long kSleepNs = 50'000;
 constexpr long kKeptAwaySleepNs = 1'000'000;  // nothing can complete before another thread of this rank acts
 constexpr std::uint64_t kParkingLimitNs = 1'000'000'000;  // PARKING resolves in microseconds unless the device is gone
-
-void sleep_ns(long nanos) noexcept {
-  const timespec pause{0, nanos};
-  nanosleep(&pause, nullptr);
-}
 
 }  // namespace
 
@@ -229,10 +224,7 @@ bool CallQueue::keep_going() noexcept {
 
 // The worker's record is complete when a completion or BROKEN is seen: it was written before both.
 void CallQueue::note_failure(Status status) noexcept {
-  device::WaitRecord record{};
-  auto* words = reinterpret_cast<std::uint64_t*>(&record);
-  const auto* from = reinterpret_cast<const std::uint64_t*>(&control_->way[device::kHostWay].failure);
-  for (std::size_t i = 0; i < sizeof record / 8; ++i) words[i] = CpuOps::load_relaxed(&from[i]);
+  device::WaitRecord record = read_record(control_->way[device::kHostWay].failure);
   if (status == Status::kOk) status = record.valid != 0 ? record.status : Status::kAborted;
   record.status = status;
   Status none = Status::kOk;
@@ -349,7 +341,7 @@ Status CallQueue::wait(const Ticket& ticket, host::Deadline deadline) noexcept {
           status = Status::kAgain;
           break;
         }
-        sleep_ns(kept_away_since == 0 ? kSleepNs : kKeptAwaySleepNs);
+        host::sleep_ns(kept_away_since == 0 ? kSleepNs : kKeptAwaySleepNs);
       }
     }
     CpuOps::pause(polls <= limits_.spins_before_yield ? 1 : CpuOps::kSpinsPerYield);
@@ -358,106 +350,8 @@ Status CallQueue::wait(const Ticket& ticket, host::Deadline deadline) noexcept {
   return status;
 }
 
-// ---- hold, park, stop -----------------------------------------------------------------------------------------------
-
-void CallQueue::write_requests() noexcept {
-  std::uint64_t request = 0;
-  if (park_requests_ != 0 || stays_.load(std::memory_order_relaxed) != 0) request |= device::kRequestPark;
-  if (holds_ != 0 && limits_.resident) request |= device::kRequestHold;
-  if (exiting_) request |= device::kRequestExit;
-  CpuOps::store_relaxed(&control_->control.request, request);
-}
-
-Status CallQueue::hold() noexcept {
-  if (broken()) return broken_status();
-  const std::lock_guard lock(request_mutex_);
-  ++holds_;
-  write_requests();
-  return Status::kOk;
-}
-
-Status CallQueue::release() noexcept {
-  const std::lock_guard lock(request_mutex_);
-  if (holds_ == 0) return Status::kInvalidArgument;
-  --holds_;
-  write_requests();
-  return Status::kOk;
-}
-
-// Waits until the worker has said PARKED for the newest launch and its code no longer runs.
-Status CallQueue::await_parked(host::Deadline deadline) noexcept {
-  for (unsigned polls = 1;; ++polls) {
-    const std::uint64_t state = CpuOps::load_acquire(&control_->state.state, Edge::kState);
-    const bool parked = device::state_residency(state) == Residency::kParked &&
-                        device::state_generation(state) == CpuOps::load_acquire(&launched_, Edge::kStart);
-    if ((parked || device::state_residency(state) == Residency::kBroken) && executor_.at_rest()) {
-      if (parked) count_park(state);
-      return Status::kOk;
-    }
-    if (failed_.load(std::memory_order_acquire)) return Status::kSystem;
-    if (polls % 64 == 0) {
-      if (deadline.expired()) return Status::kAgain;
-      if (executor_.health() != Status::kOk) return Status::kSystem;
-    }
-    CpuOps::pause(polls);
-    if (polls > 100000) sleep_ns(kSleepNs);
-  }
-}
-
-Status CallQueue::park(host::Deadline deadline) noexcept {
-  std::uint64_t before = 0;
-  {
-    // What is not ready is not waited for, nor what is queued behind it.
-    const std::lock_guard lock(submit_mutex_);
-    before = retired_;
-    const std::uint64_t submitted = submitted_.load(std::memory_order_relaxed);
-    while (before < submitted && device::command_is_ready<CpuOps>(queue_, depth_, before)) ++before;
-  }
-  // Kept away by a scope, the worker runs no call that could be waited for.
-  if (before != 0 && stays_.load(std::memory_order_relaxed) == 0) {
-    const Status status = wait(Ticket{before - 1, Status::kOk}, deadline);
-    if (status == Status::kAgain) return status;
-    if (status == Status::kStale) forget_note();  // complete, and no error of the caller's
-    if (status != Status::kOk && status != Status::kStale) return status;
-  }
-  {
-    const std::lock_guard lock(request_mutex_);
-    ++park_requests_;
-    write_requests();
-  }
-  const Status status = await_parked(deadline);
-  const std::lock_guard lock(request_mutex_);
-  --park_requests_;
-  write_requests();
-  return status;
-}
-
-Status CallQueue::park_and_stay(host::Deadline deadline) noexcept {
-  const Status status = park(deadline);
-  if (status != Status::kOk) return status;
-  {
-    const std::lock_guard lock(request_mutex_);
-    stays_.fetch_add(1, std::memory_order_seq_cst);
-    write_requests();
-  }
-  // A submit may have launched in between; it is the last that can.
-  const Status parked = await_parked(deadline);
-  if (parked != Status::kOk) unpark();
-  return parked;
-}
-
-void CallQueue::unpark() noexcept {
-  {
-    const std::lock_guard lock(request_mutex_);
-    if (stays_.load(std::memory_order_relaxed) == 0) return;
-    stays_.fetch_sub(1, std::memory_order_seq_cst);
-    write_requests();
-  }
-  CpuOps::fence_seq_cst(Edge::kPark);
-  keep_going();
-  // Aborted meanwhile: the worker must run once more to tell the peers.
-  if (broken() && !failed_.load(std::memory_order_acquire)) (void)ensure_running();
-}
+// ---- what breaks the queue
+// -------------------------------------------------------------------------------------------
 
 void CallQueue::abort(std::uint64_t code, const std::string& why) noexcept {
   Status none = Status::kOk;
@@ -500,15 +394,6 @@ void CallQueue::driver_refused() noexcept {
 void CallQueue::end_launched_calls(std::uint64_t code) noexcept {
   if (CpuOps::load_relaxed(&control_->control.abort_code) != 0) return;
   CpuOps::store_release(&control_->control.abort_code, code, Edge::kAbort);
-}
-
-bool CallQueue::stop(host::Deadline deadline) noexcept {
-  {
-    const std::lock_guard lock(request_mutex_);
-    exiting_ = true;
-    write_requests();
-  }
-  return await_parked(deadline) == Status::kOk;
 }
 
 std::string CallQueue::broken_text() const {

@@ -301,10 +301,7 @@ Status Rank::check_range(const void* pointer, std::uint64_t bytes, const char* n
   host::PointerInfo info;
   const Status status = executor_->check_range(pointer, bytes, &info);
   if (status != Status::kOk) {
-    try {
-      set_error(fmt::format("{}: {}", name, executor_->error_text()));
-    } catch (...) {
-    }
+    note_executor_error(name);
     return status;
   }
   *plain = info.plain_device;

@@ -3,6 +3,7 @@
 #include "runtime/stream_calls.hpp"
 
 #include "device/mem/ops_cpu.hpp"
+#include "runtime/wait_record.hpp"
 
 namespace ringbell {
 
@@ -28,11 +29,7 @@ bool StreamCalls::is_waiting() const noexcept { return CpuOps::load_relaxed(&rec
 
 std::optional<device::WaitRecord> StreamCalls::failure() const noexcept {
   if (CpuOps::load_acquire(&records_.failure.valid, Edge::kAbort) == 0) return std::nullopt;
-  device::WaitRecord record{};
-  auto* words = reinterpret_cast<std::uint64_t*>(&record);
-  const auto* from = reinterpret_cast<const std::uint64_t*>(&records_.failure);
-  for (std::size_t i = 0; i < sizeof record / 8; ++i) words[i] = CpuOps::load_relaxed(&from[i]);
-  return record;
+  return read_record(records_.failure);
 }
 
 }  // namespace ringbell

@@ -17,7 +17,7 @@ class RingbellPeer final : public Peer {
   explicit RingbellPeer(Communicator& comm) : comm_(comm) {}
   Status call(const PeerCall& call) noexcept override;
   Status nop() noexcept override;
-  [[nodiscard]] std::string refusal(DType, ReduceOp, std::uint64_t) const override { return ""; }
+  using Peer::refusal;
   [[nodiscard]] std::string refusal(IssueWay /*way*/) const override { return ""; }
   void use(WorkStream& work) override { work_ = &work; }
   Status enqueue(const PeerCall& call) noexcept override;

@@ -11,26 +11,14 @@
 
 namespace ringbell::device {
 
-/// Stores command `seq` into its slot. The slot must be free: command seq - depth has completed.
-template <class M>
-void publish_command(CommandSlot* queue, std::uint32_t depth, std::uint64_t seq, const Command& command) {
-  CommandSlot& slot = queue[seq & (depth - 1)];
-  const std::uint32_t flag = command_flag(seq);
-  for (unsigned i = 0; i < kCommandQuads; ++i) {
-    const Quad quad = command_pack(command, i, flag);
-    M::store_relaxed(&slot.quad[i].lo, quad.lo);
-    M::store_release(&slot.quad[i].hi, quad.hi, Edge::kCommand);
-  }
-}
-
 /// The store that makes a command whole. Somebody else's: a stream's, when it has come to the call.
 struct LastStore {
   std::uint64_t* word;
   std::uint64_t value;
 };
 
-/// All of publish_command but its last store. Until that is made, neither worker nor park sees more than an empty slot:
-/// what is not ready costs nothing in the poll, and holds up no park (command_arriving asks for all four).
+/// All of a command but its last store; the slot is free. Until that is made, neither worker nor park sees more than an
+/// empty slot: what is not ready costs nothing in the poll, and holds up no park (command_arriving asks for all four).
 template <class M>
 LastStore publish_all_but_last(CommandSlot* queue, std::uint32_t depth, std::uint64_t seq, const Command& command) {
   CommandSlot& slot = queue[seq & (depth - 1)];
@@ -44,6 +32,13 @@ LastStore publish_all_but_last(CommandSlot* queue, std::uint32_t depth, std::uin
   const Quad last = command_pack(command, kLast, flag);
   M::store_relaxed(&slot.quad[kLast].lo, last.lo);
   return {&slot.quad[kLast].hi, last.hi};
+}
+
+/// Stores command `seq` into its slot. The slot must be free: command seq - depth has completed.
+template <class M>
+void publish_command(CommandSlot* queue, std::uint32_t depth, std::uint64_t seq, const Command& command) {
+  const LastStore last = publish_all_but_last<M>(queue, depth, seq, command);
+  M::store_release(last.word, last.value, Edge::kCommand);
 }
 
 /// Is command `seq` whole?
