@@ -32,6 +32,13 @@ mkdir -p "$out" || exit 3
 work="$(mktemp -d)"
 seconds="${SESSION_SECONDS:-520}"
 export RINGBELL_PROGRAM="$bundle/ringbell" RINGBELL_TEST_DIR="$bundle/tests" LD_LIBRARY_PATH="$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+# NCCL, cuBLAS and CUPTI may be there as Python packages alone.
+packages="$(python3 -c '
+import nvidia, pathlib
+names = ("libnccl.so.2", "libcublas.so.1?", "libcupti.so.1?")
+print("".join(":" + str(f.parent) for p in nvidia.__path__ for n in names for f in sorted(pathlib.Path(p).rglob(n))))
+' 2> /dev/null)"
+LD_LIBRARY_PATH+="$packages"
 # Nothing here uses NVLink multicast; no library that is opened may begin to.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 

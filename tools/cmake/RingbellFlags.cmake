@@ -32,6 +32,11 @@ target_compile_options(ringbell_flags INTERFACE
   # Not by CXX_STANDARD: CMake passes that on to CUDA, and 3.25 does not know C++20 for nvcc 13.
   "$<$<COMPILE_LANGUAGE:CXX>:-std=c++20;-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion>"
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-Xcompiler=-Wall,-Wextra>")
+# A test program uses a small part of the library that it links: without the rest, a bundle of them can be carried.
+target_compile_options(ringbell_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections;-fdata-sections>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffunction-sections,-fdata-sections>")
+target_link_options(ringbell_flags INTERFACE -Wl,--gc-sections)
 if(RINGBELL_WERROR)
   target_compile_options(ringbell_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Werror> $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>)
