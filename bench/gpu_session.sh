@@ -221,7 +221,7 @@ run_peers() {
   mps_stop
   local run start=$SECONDS differs
   for run in 1 2; do
-    against "peers-$run" 110 --sizes 8,1K,8K,64K,256K,1M,4M,64M --against "$PEERS" -c 1 -n 40 -w 5
+    against "peers-$run" 170 --sizes 8,1K,8K,64K,256K,1M,4M,64M --against "$PEERS" -c 1 -n 40 -w 5
   done
   local code=0
   differs="$(python3 "$bundle/bench/compare_ratios.py" "$out/peers-1.json" "$out/peers-2.json" 2>&1)" || code=$?
@@ -250,8 +250,8 @@ run_pace() {
     mps_stop
   fi
   sweep pace-full-rate 120 --ranks 2 --device cuda "${shared[@]}" --sizes 8K -c 0 -n 1000000 --tail -J "$out/pace-full-rate.json"
-  sweep pace-5000-held 60 --ranks 2 --device cuda "${shared[@]}" --sizes 8K -c 0 -n 100000 --rate 5000 --hold --tail -J "$out/pace-5000-held.json"
-  sweep pace-5000 60 --ranks 2 --device cuda "${shared[@]}" --sizes 8K -c 0 -n 100000 --rate 5000 --tail -J "$out/pace-5000.json"
+  sweep pace-5000-held 100 --ranks 2 --device cuda "${shared[@]}" --sizes 8K -c 0 -n 100000 --rate 5000 --hold --tail -J "$out/pace-5000-held.json"
+  sweep pace-5000 100 --ranks 2 --device cuda "${shared[@]}" --sizes 8K -c 0 -n 100000 --rate 5000 --tail -J "$out/pace-5000.json"
   grep -h '^#.*float32' "$work"/pace-*.out | sed 's/^/    /'
 }
 

@@ -185,7 +185,7 @@ class CudaExecutor final : public Executor {
   std::string residency_refusal() const override { return refusal_; }
 
   Status check_stream(Stream stream, StreamUse use) noexcept override {
-    return attempt([&] { launched_->check(stream, use == StreamUse::kLaunch); });
+    return attempt([&] { launched_->check(stream, use); });
   }
   Status launch_call(Stream stream, const device::LaunchedCall& call) noexcept override {
     return attempt([&] { launched_->launch(stream, call); });

@@ -9,11 +9,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "device/mem/ops_fault.hpp"
 #include "device/worker/launched_call.hpp"
 #include "host/clock.hpp"
 #include "host/cuda_call.hpp"
+#include "host/executor.hpp"
 
 namespace ringbell::host {
 
@@ -28,8 +30,8 @@ class CudaLaunched {
   CudaLaunched(const CudaLaunched&) = delete;
   CudaLaunched& operator=(const CudaLaunched&) = delete;
 
-  /// Of this device, and usable. @param may_capture false: a stream under capture is refused
-  void check(Stream stream, bool may_capture) const;
+  /// Of this device, and usable for that: only a launch can be part of a capture.
+  void check(Stream stream, StreamUse use) const;
   void launch(Stream stream, const device::LaunchedCall& call);
   /// @param word as the device sees it
   void write(Stream stream, std::uint64_t* word, std::uint64_t value) const;
@@ -62,11 +64,15 @@ class CudaLaunched {
   std::uint64_t* closed_ = nullptr;        // pinned; what the kernel of close() answers
   std::uint64_t* closed_there_ = nullptr;  // the same word, as the device sees it
   bool is_closing_ = false;                // that kernel is on its stream
-  // The chain of calls that are not captured, and of those of the newest capture.
+  // The chain of calls that are not captured.
   std::optional<std::uint64_t> last_stream_;  // cudaStreamGetId
-  std::uint64_t last_capture_ = 0;
-  std::uint64_t last_capture_stream_ = 0;
-  cudaGraphNode_t last_node_ = nullptr;
+  // The chains of captures, newest first. Nobody tells when one has ended: the oldest make room.
+  struct LastOfCapture {
+    std::uint64_t capture;
+    cudaGraphNode_t node;
+  };
+  static constexpr std::size_t kCaptures = 16;
+  std::vector<LastOfCapture> captures_;
 };
 
 }  // namespace ringbell::host

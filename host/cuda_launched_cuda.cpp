@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: The ringbell authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <chrono>
+#include <deque>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -117,6 +120,38 @@ struct CudaLaunched::Capture {
 
 namespace {
 
+cudaError_t dependencies_of(cudaGraphNode_t node, cudaGraphNode_t* before, cudaGraphEdgeData* edges,
+                            std::size_t* count) {
+#if CUDART_VERSION >= 13000
+  return cudaGraphNodeGetDependencies(node, before, edges, count);
+#else
+  return cudaGraphNodeGetDependencies_v2(node, before, edges, count);
+#endif
+}
+
+/// Does a node that depends on `nodes` come after `wanted` already? Looks at so many nodes before them, which covers
+/// the few between two calls of one stream; "no" where that does not reach: an edge too many costs little.
+bool comes_after(const cudaGraphNode_t* nodes, std::size_t count, cudaGraphNode_t wanted) {
+  constexpr unsigned kLooks = 256;
+  std::deque<cudaGraphNode_t> next(nodes, nodes + count);
+  std::set<cudaGraphNode_t> seen(nodes, nodes + count);
+  for (unsigned looks = 0; !next.empty() && looks < kLooks; ++looks) {
+    if (next.front() == wanted) return true;
+    std::size_t before = 0;
+    stream_check(dependencies_of(next.front(), nullptr, nullptr, &before), "cudaGraphNodeGetDependencies");
+    std::vector<cudaGraphNode_t> found(before);
+    std::vector<cudaGraphEdgeData> edges(before);  // asked for: an edge that has data is refused otherwise
+    if (before != 0) {
+      stream_check(dependencies_of(next.front(), found.data(), edges.data(), &before), "cudaGraphNodeGetDependencies");
+    }
+    next.pop_front();
+    for (const cudaGraphNode_t node : found) {
+      if (seen.insert(node).second) next.push_back(node);
+    }
+  }
+  return false;
+}
+
 bool starts_early(int device) {
   int major = 0;
   cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
@@ -199,7 +234,7 @@ CudaLaunched::Capture CudaLaunched::capture_of(Stream stream) const {
   return capture;
 }
 
-void CudaLaunched::check(Stream stream, bool may_capture) const {
+void CudaLaunched::check(Stream stream, StreamUse use) const {
   auto* const cuda_stream = static_cast<cudaStream_t>(stream);
   if (is_of_current_device(cuda_stream)) {
     int current = -1;
@@ -223,13 +258,13 @@ void CudaLaunched::check(Stream stream, bool may_capture) const {
     }
   }
   const CudaScope scope(primary_);
-  if (!may_capture && capture_of(stream).active) {
+  if (use != StreamUse::kLaunch && capture_of(stream).active) {
     throw_error(
         Status::kInvalidArgument,
         fmt::format("stream {} is under capture, and of all calls only all_reduce_on can be part of a graph", stream),
         "end the capture");
   }
-  if (!may_capture && stream_calls().write == nullptr) {
+  if (use == StreamUse::kAfter && stream_calls().write == nullptr) {
     throw_error(Status::kUnsupported, "the driver has no cuStreamWriteValue64", "update it, or use all_reduce_on");
   }
 }
@@ -251,16 +286,22 @@ void CudaLaunched::keep_memory_with(cudaGraph_t graph) {
 
 // In one capture: after the node before, whichever of its streams that came from. @return true if an edge was added
 bool CudaLaunched::chain_capture(cudaStream_t stream, const Capture& capture) {
-  if (capture.id != last_capture_) {
+  const auto known = std::find_if(captures_.begin(), captures_.end(),
+                                  [&](const LastOfCapture& last) { return last.capture == capture.id; });
+  if (known == captures_.end()) {
     keep_memory_with(capture.graph);
+    captures_.insert(captures_.begin(), LastOfCapture{capture.id, nullptr});
+    if (captures_.size() > kCaptures) captures_.pop_back();
     return false;
   }
-  if (last_node_ == nullptr || stream_id(stream) == last_capture_stream_) return false;
+  std::rotate(captures_.begin(), known, known + 1);
+  cudaGraphNode_t last = captures_.front().node;
+  if (last == nullptr || comes_after(capture.nodes, capture.count, last)) return false;
 #if CUDART_VERSION >= 13000
-  stream_check(cudaStreamUpdateCaptureDependencies(stream, &last_node_, nullptr, 1, cudaStreamAddCaptureDependencies),
+  stream_check(cudaStreamUpdateCaptureDependencies(stream, &last, nullptr, 1, cudaStreamAddCaptureDependencies),
                "cudaStreamUpdateCaptureDependencies");
 #else
-  stream_check(cudaStreamUpdateCaptureDependencies(stream, &last_node_, 1, cudaStreamAddCaptureDependencies),
+  stream_check(cudaStreamUpdateCaptureDependencies(stream, &last, 1, cudaStreamAddCaptureDependencies),
                "cudaStreamUpdateCaptureDependencies");
 #endif
   return true;
@@ -290,9 +331,7 @@ void CudaLaunched::launch(Stream stream, const device::LaunchedCall& call) {
     const bool joined = chain_capture(cuda_stream, capture);
     put(cuda_stream, call, early_ && !joined && capture.count == 1);
     const Capture after = capture_of(stream);
-    last_capture_ = after.id;
-    last_capture_stream_ = stream_id(cuda_stream);
-    last_node_ = after.count == 1 ? after.nodes[0] : nullptr;
+    captures_.front().node = after.count == 1 ? after.nodes[0] : nullptr;
     return;
   }
   const std::uint64_t id = stream_id(cuda_stream);

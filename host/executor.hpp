@@ -30,6 +30,7 @@ struct InitialWord {
 enum class StreamUse : std::uint8_t {
   kLaunch,  ///< to put a launched call on it; may be under capture
   kAfter,   ///< to let a host-issued call wait for it
+  kCheck,   ///< to wait for what is on it
 };
 
 struct ExecutorConfig {

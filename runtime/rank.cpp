@@ -271,7 +271,7 @@ Status Rank::issue_on(Stream stream, const device::Command& command) noexcept {
 }
 
 Status Rank::check_stream(Stream stream, host::Deadline deadline) noexcept {
-  Status status = executor_->check_stream(stream, host::StreamUse::kAfter);
+  Status status = executor_->check_stream(stream, host::StreamUse::kCheck);
   if (status == Status::kOk) status = executor_->await_stream(stream, deadline);
   if (status != Status::kOk && status != Status::kAgain) note_executor_error("stream");
   take_stream_failure();
