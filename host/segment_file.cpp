@@ -18,6 +18,7 @@
 #include "host/rank_in_set_up.hpp"
 #include "host/segment.hpp"
 #include "host/segment_name.hpp"
+#include "host/segment_probe.hpp"
 #include "host/shared_mapping.hpp"
 #include "host/unique_id.hpp"
 

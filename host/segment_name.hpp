@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The ringbell authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is found under a segment's name in /dev/shm: who owns it, is it ours to join, may it be removed. Internal to
-// host/segment*.cpp; layouts beyond magic, version and locks are host/segment_layout.hpp.
+// Making and opening the file under a segment's name in /dev/shm, and whose it may be. Internal to host/segment*.cpp;
+// whether a file that is there already is dead is host/segment_probe.hpp.
 #ifndef RINGBELL_HOST_SEGMENT_NAME_HPP_
 #define RINGBELL_HOST_SEGMENT_NAME_HPP_
 
@@ -56,11 +56,6 @@ void reserve_pages(int fd, std::size_t offset, std::size_t bytes, std::size_t to
 void refuse_unless_private(const std::string& name, const struct stat& info);
 
 [[noreturn]] void throw_not_a_segment(const std::string& name, std::uint64_t magic);
-
-/// Removes the name when its segment is dead: no process locks or holds it, and it is ringbell's or never got a header.
-/// @return empty when nothing is left under the name, else why it was not removed. @throws Error: not private, not a
-/// segment.
-std::string remove_dead_segment(const std::string& name);
 
 }  // namespace ringbell::host
 

@@ -130,7 +130,9 @@ Token unique_id_token(const UniqueId& id) noexcept {
 
 std::string unique_id_segment_name(const UniqueId& id) {
   const IdFields fields = fields_of(id);
-  return fmt::format("/ringbell-{}-{}", fields.uid, to_hex(fields.token, 8));
+  return segment_name_prefix(fields.uid) + to_hex(fields.token, 8);
 }
+
+std::string segment_name_prefix(std::uint32_t uid) { return fmt::format("/ringbell-{}-", uid); }
 
 }  // namespace ringbell::host

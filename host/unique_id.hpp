@@ -34,6 +34,9 @@ Token unique_id_token(const UniqueId& id) noexcept;
 /// "/ringbell-<uid>-<16 hex>": the segment's name for shm_open. Precondition: validated.
 std::string unique_id_segment_name(const UniqueId& id);
 
+/// "/ringbell-<uid>-": what the names of all segments of a user begin with.
+std::string segment_name_prefix(std::uint32_t uid);
+
 /// Fills `bytes` from getrandom. @throws Error(kSystem).
 void random_bytes(void* bytes, std::size_t size);
 /// Lower-case hex.

@@ -11,13 +11,29 @@
 #include "host/env.hpp"
 #include "host/executor.hpp"
 #include "host/launch_env.hpp"
+#include "host/segment_census.hpp"
 #include "host/segment_name.hpp"
+#include "host/segment_probe.hpp"
 #include "host/unique_id.hpp"
 
 namespace ringbell::session {
 namespace {
 
 constexpr double kPatienceS = 1.5;
+
+std::string name_of_session(const std::string& token) {
+  // Asked as a rank of that session would, so that both derive one name.
+  const host::Env env({{"RINGBELL_RANK", "0"}, {"RINGBELL_WORLD", "1"}, {"RINGBELL_SESSION", token}});
+  const host::Launch launch = host::resolve_launch(env);
+  return host::unique_id_segment_name(host::unique_id_from_key(launch.session_key));
+}
+
+/// As in /dev/shm, or as in RINGBELL_SESSION.
+std::string name_of(const std::string& text) {
+  const std::string folder = host::shm_path("");
+  if (text.starts_with(folder + "/")) return text.substr(folder.size());
+  return text.starts_with("ringbell-") ? std::string("/").append(text) : name_of_session(text);
+}
 
 }  // namespace
 
@@ -29,10 +45,7 @@ std::string new_token() {
 
 std::string remove_leftover(const std::string& token) noexcept {
   try {
-    // Asked as a rank of that session would, so that both derive one name.
-    const host::Env env({{"RINGBELL_RANK", "0"}, {"RINGBELL_WORLD", "1"}, {"RINGBELL_SESSION", token}});
-    const host::Launch launch = host::resolve_launch(env);
-    const std::string name = host::unique_id_segment_name(host::unique_id_from_key(launch.session_key));
+    const std::string name = name_of_session(token);
     // What died just now still looks alive: a fresh heartbeat (0.1 s), a segment that may be in the making (1 s).
     const host::Deadline deadline = host::Deadline::after_seconds(kPatienceS);
     std::string why = host::remove_dead_segment(name);
@@ -40,10 +53,24 @@ std::string remove_leftover(const std::string& token) noexcept {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       why = host::remove_dead_segment(name);
     }
-    return why.empty() ? why : "left /dev/shm" + name + " as it is: " + why;
+    return why.empty() ? why : "left " + host::shm_path(name) + " as it is: " + why;
   } catch (const std::exception& error) {
     return error.what();
   }
+}
+
+std::vector<Object> clean(const std::optional<std::string>& name, bool removes) {
+  const auto names = name ? std::vector{name_of(*name)} : host::segment_names_of_user();
+  const auto removal = removes ? host::Removal::kIfDead : host::Removal::kNever;
+  std::vector<Object> objects;
+  for (const auto& finding : host::take_census(names, removal, host::Deadline::after_seconds(kPatienceS))) {
+    const auto& [state, why, settled, removed] = finding.verdict;
+    const bool in_the_way = state == host::SegmentState::kUnclear || state == host::SegmentState::kForeign ||
+                            state == host::SegmentState::kStranger;
+    objects.push_back({host::shm_path(finding.name), host::segment_state_name(state), why, finding.bytes,
+                       host::is_dead(state), removed, in_the_way});
+  }
+  return objects;
 }
 
 std::optional<Place> place_from_environment() {

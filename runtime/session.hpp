@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ringbell::session {
 
@@ -19,6 +20,21 @@ std::string new_token();
 /// stays.
 /// Returns at once when nothing is there, else within two seconds. @return empty, or what was left there and why
 std::string remove_leftover(const std::string& token) noexcept;
+
+/// What one object of this user in /dev/shm is.
+struct Object {
+  std::string path;
+  std::string state;         ///< "live", "stale", "half-made", ..
+  std::string why;           ///< how that is known
+  unsigned long long bytes;  ///< that it takes
+  bool dead;                 ///< nothing that lives can miss it
+  bool removed;
+  bool in_the_way;  ///< neither dead nor in use, as far as can be told: a session of that name could not start
+};
+/// Goes through the objects, sorted by name, and removes the dead ones if asked. Takes a second and a half at most when
+/// something changes meanwhile. @param name nothing for all, else the session's RINGBELL_SESSION or an object's name
+/// @throws Error(kInvalidArgument): neither of them. Error(kSystem): /dev/shm cannot be read
+std::vector<Object> clean(const std::optional<std::string>& name, bool removes);
 
 struct Place {
   int rank;

@@ -27,6 +27,12 @@ constexpr const char* kPerfExample =
 constexpr const char* kRunExample =
     "example: ringbell run -n 4 --device cpu --tag -- ./my_program --its-own options\n"
     "exit: that of the first rank that fails, 128+n for a signal; 0 when none does";
+constexpr const char* kCleanExample =
+    "example: ringbell clean --dry-run\n"
+    "One line per object: removed, would remove or kept; path; bytes; what it is and how that is known.\n"
+    "Removed is what no process locks or has open any more. What is another user's or not this library's stays.\n"
+    "exit: 0 nothing dead is left, 1 something else keeps a session from starting: see its line, 3 /dev/shm cannot be "
+    "read,\n      64 usage";
 
 /// Options of later versions: named here so that the answer is better than "unknown".
 constexpr const char* kLater[] = {"--channels", "--threads"};
@@ -285,6 +291,12 @@ CommandLine read_command_line(int argc, const char* const* argv) {
   CLI::App* const environment = app.add_subcommand("env", "the RINGBELL_* variables and their values here");
   environment->footer("example: RINGBELL_PROTO=LL ringbell env");
 
+  CLI::App* const clean = app.add_subcommand("clean", "remove what sessions that died left in /dev/shm");
+  clean->footer(kCleanExample);
+  clean->add_flag("--dry-run", line.clean.dry_run, "only tell");
+  std::string session;
+  clean->add_option("--session", session, "this one alone: its RINGBELL_SESSION, or a name as this command prints it");
+
   try {
     app.parse(own_argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -313,8 +325,11 @@ CommandLine read_command_line(int argc, const char* const* argv) {
     read_perf(*perf, perf_texts, line.perf);
   } else if (environment->parsed()) {
     line.command = Command::kEnvironment;
+  } else if (clean->parsed()) {
+    line.command = Command::kClean;
+    if (clean->count("--session") != 0) line.clean.session = session;
   } else {
-    throw UsageError("no command: run, perf or env; see --help");
+    throw UsageError("no command: run, perf, env or clean; see --help");
   }
   return line;
 }

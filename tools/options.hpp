@@ -65,13 +65,19 @@ struct PerfOptions {
   Seat seat;
 };
 
-enum class Command { kText, kRun, kPerf, kEnvironment };
+struct CleanOptions {
+  bool dry_run = false;
+  std::optional<std::string> session;  ///< RINGBELL_SESSION, or an object's name; nothing: all
+};
+
+enum class Command { kText, kRun, kPerf, kEnvironment, kClean };
 
 struct CommandLine {
   Command command = Command::kText;
   std::string text;  ///< kText: help or version, for standard output
   RunOptions run;
   PerfOptions perf;
+  CleanOptions clean;
 };
 
 /// The hidden option by which perf tells the processes that it starts their seat, and its value.

@@ -30,6 +30,7 @@ int dispatch(int argc, const char* const* argv) {
     case Command::kRun: return run_command(line.run);
     case Command::kPerf: return perf_command(line.perf, std::vector<std::string>(argv, argv + argc));
     case Command::kEnvironment: return environment_command();
+    case Command::kClean: return clean_command(line.clean);
     case Command::kText: break;
   }
   print(line.text);
