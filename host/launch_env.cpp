@@ -9,6 +9,7 @@
 
 #include "device/config.hpp"
 #include "host/error.hpp"
+#include "host/unique_id.hpp"
 
 namespace ringbell::host {
 namespace {
@@ -181,6 +182,9 @@ void check_rank_and_world(std::string_view rank_name, long rank, std::string_vie
   }
 }
 
+// Two jobs of one machine may well have these in common.
+bool tells_jobs_apart(std::string_view name) { return name != "MASTER_ADDR" && name != "TORCHELASTIC_RESTART_COUNT"; }
+
 // The values are joined with '\n', which no job name holds, so that ("a","bc") and ("ab","c") differ.
 void name_session(const Env& env, const Convention& c, Launch& launch) {
   std::string identity;
@@ -190,11 +194,17 @@ void name_session(const Env& env, const Convention& c, Launch& launch) {
     if (name == nullptr) break;
     const auto value = lookup(env, name);
     const bool given = value && !value->empty();
-    any = any || given;
+    any = any || (given && tells_jobs_apart(name));
     all = all && given;
     identity += fmt::format("\n{}={}", name, given ? *value : "");
   }
   launch.session_is_named = c.identity_needs_all ? all : any;
+  if (!launch.session_is_named) {
+    if (const auto session = env.text(EnvVar::kSession)) {
+      launch.session_is_named = true;
+      identity = fmt::format("\nRINGBELL_SESSION={}", *session);
+    }
+  }
   launch.session_key = fmt::format("{}{}", c.title, launch.session_is_named ? identity : "\nunnamed");
 }
 
@@ -338,6 +348,17 @@ std::optional<Launch> find_launch(const Env& env, const std::optional<ExplicitLa
   if (!forced) refuse_hidden_world(launch, text, others);
   add_note(launch, text, others);
   return launch;
+}
+
+UniqueId unique_id_of_launch(const Launch& launch) {
+  if (launch.session_is_named) return unique_id_from_key(launch.session_key);
+  if (launch.world == 1) return unique_id_create();
+  throw_error(Status::kInvalidArgument,
+              fmt::format("rank {} of {}: the launch variables ({}) name no job, so that another job of this user that "
+                          "starts now could take its ranks",
+                          launch.rank, launch.world, launcher_name(launch.launcher)),
+              "give all ranks of the job the same RINGBELL_SESSION, and no other job (openssl rand -hex 16), or start "
+              "them with `ringbell run -n N -- CMD`");
 }
 
 Launch resolve_launch(const Env& env, const std::optional<ExplicitLaunch>& arguments) {

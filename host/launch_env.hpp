@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which rank am I, of how many: read from what launchers leave in the environment. Pure functions over a snapshot.
-// Does not start anything and does not know segments; the session key goes to unique_id_from_key().
+// Does not start anything and does not know segments.
 #ifndef RINGBELL_HOST_LAUNCH_ENV_HPP_
 #define RINGBELL_HOST_LAUNCH_ENV_HPP_
 
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "device/ringbell_unique_id.hpp"
 #include "host/env.hpp"
 
 namespace ringbell::host {
@@ -38,7 +39,7 @@ struct Launch {
   int local_rank = 0;
   /// The same text on every rank of this job and (as far as the launcher tells) of no other: "torch:10.0.0.1:29500:..".
   std::string session_key;
-  bool session_is_named = false;  ///< false: the launcher gave no job identity; two such jobs of one user would collide
+  bool session_is_named = false;  ///< false: neither the launcher nor RINGBELL_SESSION tells this job from another one
   /// Empty, or the one info line that names the chosen set and what was ignored.
   std::string note;
 };
@@ -51,6 +52,10 @@ std::optional<Launch> find_launch(const Env& env, const std::optional<ExplicitLa
 
 /// As find_launch, but nothing found is an error that says how to start ranks. Never a silent world of one.
 Launch resolve_launch(const Env& env, const std::optional<ExplicitLaunch>& arguments = std::nullopt);
+
+/// The id by which the ranks of this launch meet. A world of one that has no name meets nobody: it gets a fresh id.
+/// @throws Error(kInvalidArgument): several ranks and no name, by which two jobs at once would take each other's ranks.
+UniqueId unique_id_of_launch(const Launch& launch);
 
 }  // namespace ringbell::host
 

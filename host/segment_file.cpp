@@ -170,6 +170,16 @@ std::string find_disagreement(const SegmentHeader& header, const SegmentExpectat
                            "give all ranks the same configuration (queue depth, slot bytes, channels, device)");
 }
 
+/// Ranks that agree on everything have one idea of the size: a file of another one would be SIGBUS for whoever goes on.
+void refuse_other_size(const SegmentExpectation& expected, std::uint64_t file_bytes) {
+  const std::uint64_t needed = segment_bytes(expected.world, expected.geometry);
+  if (file_bytes == needed) return;
+  throw_error(
+      Status::kSystem,
+      fmt::format("segment {} is {} bytes long, {} ranks need {}", expected.name, file_bytes, expected.world, needed),
+      "somebody changed it; start all ranks again");
+}
+
 /// Tells the ranks that wait for this one why it does not come. The first note stays.
 void leave_note(RefusalNote& note, std::string_view text) noexcept {
   const std::atomic_ref state(note.state);
@@ -236,6 +246,7 @@ std::shared_ptr<SharedMapping> try_open(const SegmentExpectation& expected, std:
       const bip::mapped_region page(object, bip::read_write, 0, sizeof(SegmentHeader));
       refuse(*static_cast<SegmentHeader*>(page.get_address()), text);
     }
+    refuse_other_size(expected, static_cast<std::uint64_t>(info.st_size));
     auto mapping = std::make_shared<SharedMapping>(std::move(object), info);
     // edge SEGMENT_READY: acquire; pread has shown the magic, this orders the reads through the mapping after it
     static_cast<void>(
@@ -265,10 +276,11 @@ void reserve_pages(int fd, std::size_t offset, std::size_t bytes, std::size_t to
         Status::kSystem,
         fmt::format("/dev/shm is too small: this rank needs {} now, the whole session {}, free are {}",
                     bytes_text(bytes), bytes_text(total_bytes), bytes_text(free_bytes)),
-        fmt::format("enlarge it (mount -o remount,size={}m /dev/shm as root, docker run --shm-size={}m), remove what "
-                    "fills it (ls -l /dev/shm), or use smaller slots (RINGBELL_SLOT_BYTES, ringbell perf "
-                    "--chunk)",
-                    (total_bytes >> 20) + 64, (total_bytes >> 20) + 64));
+        fmt::format(
+            "enlarge it (mount -o remount,size={}m /dev/shm as root, docker run --shm-size={}m), remove what "
+            "fills it (ringbell clean, ls -l /dev/shm), or use smaller slots (RINGBELL_SLOT_BYTES, ringbell perf "
+            "--chunk)",
+            (total_bytes >> 20) + 64, (total_bytes >> 20) + 64));
   }
   throw_errno("posix_fallocate", fmt::format("{} in /dev/shm", bytes_text(bytes)), "", error);
 }
@@ -283,7 +295,7 @@ std::shared_ptr<SharedMapping> create_segment_file(const SegmentExpectation& exp
     if (monotonic_ns() - start_ns > kOldOwnerGraceNs || deadline.expired()) {
       throw_error(Status::kSystem, fmt::format("{} exists and was not removed: {}", shm_path(expected.name), why),
                   fmt::format("rank 0 was started twice, or another job uses the same session: give each job its own "
-                              "RINGBELL_SESSION or id; if nothing uses it: rm {}",
+                              "RINGBELL_SESSION or id; `ringbell clean` tells what uses it; if nothing does: rm {}",
                               shm_path(expected.name)));
     }
     sleep_ns(20 * kRetryNs);

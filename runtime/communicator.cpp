@@ -70,8 +70,8 @@ Communicator Communicator::from_env(const Config& config) {
   const host::LogRankScope scope(launch.rank);
   if (!launch.note.empty()) host::log_message(host::LogLevel::kInfo, launch.note);
   Communicator comm{nullptr};
-  comm.impl_ = std::make_unique<Impl>(host::unique_id_from_key(launch.session_key), launch.rank, launch.world,
-                                      launch.local_rank, config);
+  comm.impl_ =
+      std::make_unique<Impl>(host::unique_id_of_launch(launch), launch.rank, launch.world, launch.local_rank, config);
   return comm;
 }
 

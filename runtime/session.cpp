@@ -24,8 +24,7 @@ constexpr double kPatienceS = 1.5;
 std::string name_of_session(const std::string& token) {
   // Asked as a rank of that session would, so that both derive one name.
   const host::Env env({{"RINGBELL_RANK", "0"}, {"RINGBELL_WORLD", "1"}, {"RINGBELL_SESSION", token}});
-  const host::Launch launch = host::resolve_launch(env);
-  return host::unique_id_segment_name(host::unique_id_from_key(launch.session_key));
+  return host::unique_id_segment_name(host::unique_id_of_launch(host::resolve_launch(env)));
 }
 
 /// As in /dev/shm, or as in RINGBELL_SESSION.

@@ -291,6 +291,8 @@ TEST(CommandLine, TheEnvironmentIsCheckedToo) {
       {"RINGBELL_PROTO= $RINGBELL perf --device cpu --sizes 8", 3, "RINGBELL_PROTO is set but empty"},
       {"RINGBELL_RANK=0 RINGBELL_WORLD=2 $RINGBELL perf --ranks 3", 64, "--ranks 3, but a launcher started 2"},
       {"RINGBELL_RANK=0 RINGBELL_WORLD=2 $RINGBELL perf --against launch", 64, "--against under a launcher"},
+      {"RINGBELL_RANK=0 RINGBELL_WORLD=2 $RINGBELL perf --device cpu --sizes 8", 64,
+       "give all ranks of the job the same RINGBELL_SESSION"},
       {"CUDA_VISIBLE_DEVICES= $RINGBELL perf --device cuda --sizes 8", 3, "--device cuda"},
   };
   for (const BadLine& bad : lines) {

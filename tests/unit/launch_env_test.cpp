@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "device/ringbell_error.hpp"
+#include "host/unique_id.hpp"
 
 namespace ringbell::host {
 namespace {
@@ -193,6 +194,45 @@ TEST(LaunchEnvTest, TheSessionKeyIsTheJobsAndNotTheRanks) {
   EXPECT_EQ(key(own), key(own + EnvMap{{"RINGBELL_RANK", "1"}, {"MASTER_PORT", "1"}}));
   EXPECT_TRUE(resolve(own).session_is_named);
   EXPECT_FALSE(resolve({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}).session_is_named);
+}
+
+std::string id_refusal(const EnvMap& map) {
+  try {
+    static_cast<void>(unique_id_of_launch(resolve(map)));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(LaunchEnvTest, SeveralRanksWithoutAJobsNameAreRefusedWithTheRemedy) {
+  const EnvMap sets[] = {
+      {{"RINGBELL_RANK", "1"}, {"RINGBELL_WORLD", "2"}},
+      {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}},
+      {{"RANK", "1"}, {"WORLD_SIZE", "2"}},
+      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"TORCHELASTIC_RESTART_COUNT", "0"}},
+  };
+  for (const EnvMap& set : sets) {
+    const std::string text = id_refusal(set);
+    EXPECT_NE(text.find("rank 1 of 2: the launch variables"), std::string::npos) << text;
+    EXPECT_NE(text.find("the same RINGBELL_SESSION"), std::string::npos) << text;
+    EXPECT_NE(text.find("ringbell run -n N"), std::string::npos) << text;
+    // RINGBELL_SESSION names the job of any launcher that gives none.
+    EnvMap one = set;
+    one["RINGBELL_SESSION"] = "0123456789abcdef";
+    EnvMap other = set;
+    other["RINGBELL_SESSION"] = "0123456789abcdee";
+    EXPECT_EQ(id_refusal(one), "");
+    EXPECT_NE(resolve(one).session_key, resolve(other).session_key);
+  }
+  EXPECT_EQ(id_refusal(kTorch), "");
+  EXPECT_EQ(id_refusal(kOmpi), "");
+}
+
+TEST(LaunchEnvTest, TwoLoneRanksWithoutANameShareNothing) {
+  const EnvMap lone = {{"RINGBELL_RANK", "0"}, {"RINGBELL_WORLD", "1"}};
+  EXPECT_NE(unique_id_segment_name(unique_id_of_launch(resolve(lone))),
+            unique_id_segment_name(unique_id_of_launch(resolve(lone))));
 }
 
 }  // namespace

@@ -336,6 +336,28 @@ TEST(SegmentTest, GarbageIsRefusedAndNeverRemoved) {
   EXPECT_TRUE(name_exists(garbage.name()));
 }
 
+// Everything in the header fits, and still it ends before the pages that this rank would touch.
+TEST(SegmentTest, ALiveSegmentOfAnotherSizeIsAnErrorWithBothSizesAndNoBusError) {
+  for (const bool header_too : {false, true}) {
+    const UniqueId id = unique_id_create();
+    const pid_t child = fork();
+    if (child == 0) {
+      const Segment zero = Segment::create_or_open(id, 0, 2, kGeometry, soon());
+      const std::size_t small = 2 * kPageBytes;
+      if (header_too) zero.header().total_bytes = small;
+      if (ftruncate(zero.fd(), small) != 0) _exit(1);
+      pause();
+      _exit(0);
+    }
+    usleep(100'000);
+    EXPECT_REFUSED(Status::kSystem, Segment::create_or_open(id, 1, 2, kGeometry, soon()), "is 8192 bytes long",
+                   std::to_string(segment_bytes(2, kGeometry)), "start all ranks again");
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    shm_unlink(unique_id_segment_name(id).c_str());
+  }
+}
+
 TEST(SegmentTest, AFileThatOthersMayTouchIsRefused) {
   for (const mode_t mode : {mode_t{0644}, mode_t{0666}, mode_t{0610}}) {
     const Planted open_file(header_bytes(kSegmentLayoutVersion, 2), mode);
