@@ -60,6 +60,17 @@ std::string absent_text(const Segment& segment, const Liveness& liveness, Phase 
                      waited_seconds, list);
 }
 
+/// Why no other rank can come any more; empty when they can.
+std::string removed_name_text(const Segment& segment) {
+  int absent = -1;
+  for (int rank = segment.world() - 1; rank >= 0; --rank) {
+    if (!segment.is_claimed(rank)) absent = rank;
+  }
+  if (absent < 0 || segment.is_named()) return {};
+  return fmt::format("somebody removed /dev/shm{} before rank {} had found it; start all ranks again", segment.name(),
+                     absent);
+}
+
 constexpr const char* kTimeOutRemedy = "; start all ranks with the same id and world, or raise RINGBELL_INIT_TIMEOUT_S";
 
 }  // namespace
@@ -116,6 +127,11 @@ Status Fence::try_wait_all(Phase awaited, Deadline deadline, std::string* why) n
           if (std::string refusal = segment_.refusal(); !refusal.empty()) {
             if (why != nullptr) *why = std::move(refusal);
             return Status::kInvalidArgument;
+          }
+          std::string removed = segment_.rank() == 0 ? removed_name_text(segment_) : std::string();
+          if (!removed.empty()) {
+            if (why != nullptr) *why = std::move(removed);
+            return Status::kSystem;
           }
         }
         liveness_.tick();

@@ -243,6 +243,17 @@ std::uint32_t Segment::owner_pid(int rank) const noexcept {
   return static_cast<std::uint32_t>(shared(header().claim[rank].owner_pid).load(std::memory_order_relaxed));
 }
 
+bool Segment::is_named() const noexcept {
+  struct stat info {};
+  try {
+    if (lstat(shm_path(name_).c_str(), &info) != 0) return errno != ENOENT;
+  } catch (...) {
+    return true;  // no memory to ask
+  }
+  // The file, not only its nonce: the same inode that this process has open.
+  return info.st_dev == mapping_->device() && info.st_ino == mapping_->inode();
+}
+
 bool Segment::unlink_name() noexcept {
   if (!in_owner_process()) return false;
   struct stat info {};

@@ -102,6 +102,8 @@ class Segment {
   /// Of the rank's owner, in the owner's PID namespace; 0 when not known. For messages.
   [[nodiscard]] std::uint32_t owner_pid(int rank) const noexcept;
 
+  /// False when nobody finds this segment by its name any more.
+  [[nodiscard]] bool is_named() const noexcept;
   /// Removes the name if it still leads to this segment. Idempotent. @return true when nothing is left under the name.
   bool unlink_name() noexcept;
 

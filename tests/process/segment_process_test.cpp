@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -191,6 +192,21 @@ TEST(SegmentProcessTest, ALeftoverOfAKilledRankZeroIsReplacedByTheNextStart) {
   EXPECT_EQ(zero.result(), "");
   EXPECT_EQ(one.result(), "");
   EXPECT_FALSE(name_exists(id));
+}
+
+TEST(SegmentProcessTest, ANameRemovedBeforeAllHaveComeEndsTheWaitAtOnceAndSaysSo) {
+  const UniqueId id = unique_id_create();
+  Rank zero([&] { set_up(id, 0, 3); });
+  Rank one([&] {
+    set_up(id, 1, 3, kGeometry, [&](Segment&, Phase at) {
+      if (at == Phase::kWritten) shm_unlink(unique_id_segment_name(id).c_str());
+    });
+  });
+  const auto start = monotonic_ns();
+  const std::string text = "somebody removed /dev/shm" + unique_id_segment_name(id) + " before rank 2 had found it";
+  EXPECT_HAS(zero.result(), status_is(Status::kSystem) + text);
+  EXPECT_HAS(one.result(), status_is(Status::kSystem) + text);
+  EXPECT_LT(monotonic_ns() - start, 5 * kNanosPerSecond);
 }
 
 TEST(SegmentProcessTest, AStoppedRankSuspendsTheTimeOut) {
