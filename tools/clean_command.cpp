@@ -5,11 +5,13 @@
 // host/.
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "runtime/session.hpp"
 #include "tools/commands.hpp"
 #include "tools/exit_codes.hpp"
 #include "tools/output.hpp"
+#include "tools/temporary_folder.hpp"
 
 namespace ringbell::tools {
 namespace {
@@ -21,7 +23,11 @@ const char* fate_of(const session::Object& object, bool dry_run) {
 
 std::vector<session::Object> clean_objects(const CleanOptions& options) {
   try {
-    return session::clean(options.session, !options.dry_run);
+    auto objects = session::clean(options.session, !options.dry_run);
+    if (options.session) return objects;
+    const auto folders = clean_temporary_folders(!options.dry_run);
+    objects.insert(objects.end(), folders.begin(), folders.end());
+    return objects;
   } catch (const Error& error) {
     if (error.status() != Status::kInvalidArgument) throw;
     throw UsageError(std::string("--session: ") + error.what());

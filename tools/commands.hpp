@@ -16,7 +16,7 @@ namespace ringbell::tools {
 /// Starts options.ranks processes of a command.
 int run_command(const RunOptions& options);
 
-/// Lists this user's objects in /dev/shm and removes those whose owners are dead.
+/// Lists this user's objects in /dev/shm and perf's temporary folders; removes those whose owners are dead.
 int clean_command(const CleanOptions& options);
 
 /// Measures as one of the ranks that a launcher started, or starts them. @param arguments as typed, program name first

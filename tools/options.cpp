@@ -291,7 +291,8 @@ CommandLine read_command_line(int argc, const char* const* argv) {
   CLI::App* const environment = app.add_subcommand("env", "the RINGBELL_* variables and their values here");
   environment->footer("example: RINGBELL_PROTO=LL ringbell env");
 
-  CLI::App* const clean = app.add_subcommand("clean", "remove what sessions that died left in /dev/shm");
+  CLI::App* const clean =
+      app.add_subcommand("clean", "remove what sessions that died left in /dev/shm, and perf's temporary folders");
   clean->footer(kCleanExample);
   clean->add_flag("--dry-run", line.clean.dry_run, "only tell");
   std::string session;

@@ -18,6 +18,7 @@
 #include "tools/exit_codes.hpp"
 #include "tools/meeting.hpp"
 #include "tools/output.hpp"
+#include "tools/temporary_folder.hpp"
 #include "tools/turns.hpp"
 
 namespace ringbell::tools {
@@ -38,26 +39,6 @@ class Descriptor {
 
  private:
   int fd_;
-};
-
-/// A folder of this user's, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "ringbell-perf-XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) {
-      throw ExitError(kExitEnvironment, "cannot make the folder " + path_ + ": " + std::strerror(errno));
-    }
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 /// What a peer's processes print: read when they fail.

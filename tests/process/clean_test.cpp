@@ -4,8 +4,8 @@
 //
 // `ringbell clean`: what it says of every kind of object, what it removes, and that it takes nothing from a job that
 // lives or starts. Each case in a /dev/shm of its own.
+#include <cstdlib>
 #include <functional>
-#include <set>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -19,6 +19,7 @@
 #include "tests/support/program.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/set_up_process.hpp"
+#include "tools/temporary_folder.hpp"
 
 namespace ringbell::test {
 namespace {
@@ -43,9 +44,14 @@ class CleanTest : public testing::Test {
     if (!may_enter_private_shm()) GTEST_SKIP() << "no leave for mount namespaces";
   }
   static void in_private_shm(const std::function<std::string()>& body) {
-    RankProcesses house(1, [&](int) { return enter_private_shm() ? body() : std::string("no mount"); });
+    const std::string temporary = make_folder();
+    RankProcesses house(1, [&](int) {
+      setenv("TMPDIR", temporary.c_str(), 1);
+      return enter_private_shm() ? body() : std::string("no mount");
+    });
     const ProcessResult result = house.wait(0);
     EXPECT_EQ(result.code, 0) << "signal " << result.signal << ": " << result.text;
+    remove_folder(temporary);
   }
 };
 
@@ -268,6 +274,32 @@ TEST_F(CleanTest, ANameRemovedWhileTheJobRunsOrAfterAllHaveComeHarmsNothing) {
       return "";
     });
     for (const ProcessResult& result : ranks.wait_all()) HOLDS(result.code == 0, result.text);
+    return "";
+  });
+}
+
+TEST_F(CleanTest, FoldersOfAKilledPerfGoAndThoseOfALiveOneStay) {
+  in_private_shm([]() -> std::string {
+    std::string path;
+    {
+      const tools::TemporaryFolder live;
+      path = live.path();
+      HOLDS(file_exists(path), path);
+      std::string dead = path;
+      for (std::size_t i = dead.size() - 6; i < dead.size(); ++i) dead[i] = dead[i] == 'a' ? 'b' : 'a';
+      HOLDS(mkdir(dead.c_str(), 0700) == 0, dead);
+      close(open((dead + "/log").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+      HOLDS(mkdir((path + "-else").c_str(), 0700) == 0, "");
+      const Outcome early = run_program("$RINGBELL clean");
+      HOLDS(early.code == 0 && has(early.out, "kept " + dead + " ") && has(early.out, "too early to tell"), early.out);
+      sleep_seconds(2.1);
+      const Outcome clean = run_program("$RINGBELL clean");
+      HOLDS(clean.code == 0 && lines_of(clean.out).size() == 2, clean.out + clean.err);
+      HOLDS(has(clean.out, "kept " + path + " ") && has(clean.out, "live: the process that made it locks it"),
+            clean.out);
+      HOLDS(has(clean.out, "removed " + dead + " ") && !file_exists(dead) && file_exists(path + "-else"), clean.out);
+    }
+    HOLDS(!file_exists(path), path);
     return "";
   });
 }

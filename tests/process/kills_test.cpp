@@ -198,7 +198,7 @@ std::string kill_many(std::uint64_t wanted, std::uint64_t seed) {
     if (std::string text = kill_some(random, usual, tally); !text.empty()) return text;
   }
   const std::size_t left = shm_entries().size() - 1;
-  const Outcome clean = run_program("$RINGBELL clean");
+  const Outcome clean = run_program("TMPDIR=/dev/shm $RINGBELL clean");
   const auto after = shm_entries();
   std::printf("%llu kills in %llu sessions", static_cast<unsigned long long>(tally.kills),
               static_cast<unsigned long long>(tally.sessions));
