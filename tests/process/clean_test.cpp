@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -195,6 +196,7 @@ TEST_F(CleanTest, AStoppedRankOfAnotherPidNamespaceThatLostItsLockIsUnclearAndKe
     host::Rank outer([&] {
       if (unshare(CLONE_NEWPID) != 0) _exit(90);
       host::Rank zero([&] {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);  // it would outlive a test that fails
         set_up(id, 0, 2, host::kGeometry, [&](Segment&, Phase at) {
           if (at != Phase::kClaimed) return;
           close(open(path_of(id).c_str(), O_RDWR | O_CLOEXEC));
