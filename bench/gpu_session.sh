@@ -221,7 +221,7 @@ run_peers() {
   mps_stop
   local run start=$SECONDS differs
   for run in 1 2; do
-    against "peers-$run" 170 --sizes 8,1K,8K,64K,256K,1M,4M,64M --against "$PEERS" -c 1 -n 40 -w 5
+    against "peers-$run" 200 --sizes 8,1K,8K,64K,256K,1M,4M,64M --against "$PEERS" -c 1 -n 100 -w 5 --rounds 7
   done
   local code=0
   differs="$(python3 "$bundle/bench/compare_ratios.py" "$out/peers-1.json" "$out/peers-2.json" 2>&1)" || code=$?

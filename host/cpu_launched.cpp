@@ -77,8 +77,8 @@ struct CpuLaunched::Done {
 CpuLaunched::CpuLaunched(const device::WorkerContext& host, const device::Persistent& initial,
                          const device::FaultPlan& fault)
     : state_(std::make_shared<State>()) {
-  state_->launched.persistent = initial;
-  state_->context = device::stream_context(host, &state_->launched.persistent);
+  state_->launched = device::launched_state(initial);
+  state_->context = device::stream_context(host);
   state_->fault = fault;
 }
 

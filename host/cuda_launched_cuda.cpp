@@ -174,7 +174,7 @@ CudaLaunched::CudaLaunched(CUcontext primary, int device, const device::WorkerCo
     destroy();
     throw;
   }
-  context_ = device::stream_context(host, &memory_->at->state.persistent);
+  context_ = device::stream_context(host);
 }
 
 void CudaLaunched::make(const device::Persistent& initial, const device::FaultPlan& fault) {
@@ -185,7 +185,7 @@ void CudaLaunched::make(const device::Persistent& initial, const device::FaultPl
   cuda_check(cudaMalloc(reinterpret_cast<void**>(&memory_->at), sizeof(Memory::Layout)), "cudaMalloc");
   memory_->context = primary_;
   Memory::Layout first{};
-  first.state.persistent = initial;
+  first.state = device::launched_state(initial);
   first.fault = fault;
   cuda_check(cudaStreamCreateWithFlags(&side_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   cuda_check(cudaMemcpyAsync(memory_->at, &first, sizeof first, cudaMemcpyHostToDevice, side_), "cudaMemcpyAsync");

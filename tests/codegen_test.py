@@ -26,7 +26,7 @@ EXPECTED = {
     "store_after_reads": ["st.relaxed.sys.global.u64"],
     "fence_seq_cst": ["fence.sc.sys"],
     "compare_exchange_acquire": ["atom.acquire.gpu.global.cas.b64"],
-    "compare_exchange_release": ["fence.acq_rel.sys", "atom.relaxed.gpu.global.cas.b64"],
+    "compare_exchange_release": ["fence.acq_rel.gpu", "atom.relaxed.gpu.global.cas.b64"],
     "publish_ll": ["st.relaxed.sys.global.v2.u64"],
     "read_ll": ["ld.relaxed.sys.global.v2.u64"],
     "publish_quad": ["st.relaxed.sys.global.v2.u64"],

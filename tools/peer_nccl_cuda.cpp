@@ -14,6 +14,7 @@
 #include "tools/exit_codes.hpp"
 #include "tools/nccl_library.hpp"
 #include "tools/nccl_log.hpp"
+#include "tools/own_core.hpp"
 #include "tools/peer_nccl.hpp"
 #include "tools/perf_buffers.hpp"
 #include "tools/perf_cache.hpp"
@@ -208,6 +209,7 @@ void nccl_rank(const PerfOptions& options, const session::Place& place, int devi
       probe(options, peer, *buffers, *meeting, turns);
     } else {
       const auto work = any_needs_stream(options) ? make_cuda_work_stream() : nullptr;
+      stay_on_own_core(meeting->rank(), meeting->world());
       Measurement measurement(peer, *buffers, *meeting, options, work.get(), [&] { turns.beat(options.seat.group); });
       take_turns(options, measurement, *meeting, turns, "NCCL " + nccl_version_text(nccl.version));
     }

@@ -13,6 +13,7 @@
 #include "tools/exit_codes.hpp"
 #include "tools/meeting.hpp"
 #include "tools/output.hpp"
+#include "tools/own_core.hpp"
 #include "tools/peer_nccl.hpp"
 #include "tools/peer_ringbell.hpp"
 #include "tools/perf_buffers.hpp"
@@ -79,6 +80,7 @@ int measure_rows(const PerfOptions& options, Communicator& comm, Buffers& buffer
   const int group = options.seat.group;
   std::function<void()> beat;
   if (turns != nullptr) beat = [turns, group] { turns->beat(group); };
+  if (comm.device() == DeviceKind::kCuda) stay_on_own_core(comm.rank(), comm.world());
   Measurement measurement(peer, buffers, meeting, options, work, beat);
   int code = kExitOk;
   if (group == 0 && comm.rank() == 0) {

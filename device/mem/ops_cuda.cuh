@@ -61,7 +61,7 @@ struct CudaOps {
   // After a barrier the fence covers all lanes, as that of store_release does.
   __device__ static bool compare_exchange_release(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired,
                                                   Edge) {
-    fence_sys();
+    asm volatile("fence.acq_rel.gpu;" : : : "memory");
     std::uint64_t found;
     asm volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], %2, %3;"
                  : "=l"(found)

@@ -53,7 +53,7 @@ RINGBELL_TARGET Status ll_short_ring(const WorkerContext& ctx, G& g) {
   const std::uint32_t at = g.lane() * kLlPayloadBytes;
   Status status = Status::kOk;
   const unsigned steps = shared.rounds[0].steps;
-  for (unsigned number = 0; number < steps; ++number) {
+  for (unsigned number = shared.rounds[0].first; number < steps; ++number) {
     const Step step = shared.rounds[0].step[number];
     if (g.lane() == 0) {
       shared.op.step = number + 1;  // told when a wait is slow or fails
@@ -90,7 +90,8 @@ RINGBELL_TARGET Status ll_short_ring(const WorkerContext& ctx, G& g) {
       }
     }
     // A step that only sends has no barrier: a failure waits for the next one, so that all lanes stop together.
-    if (has(step.verb, Verb::kRecv)) {
+    // Nor has the last one, if its slot is not freed now: kOpEnd is next.
+    if (has(step.verb, Verb::kRecv) && !step.owed) {
       status = g.agree(status, Edge::kSlotRead);
       if (status != Status::kOk) return status;
       if (!mutated<M>(Mutant::kCreditBeforeRead) && g.lane() == 0)

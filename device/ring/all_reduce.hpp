@@ -35,10 +35,10 @@ RINGBELL_TARGET Status ring_all_reduce(const WorkerContext& ctx, G& g, Status st
   const Operation& op = shared.op;
   Progress progress;
   progress.carried = status;
-  progress.room = free_slots(ctx, shared);
+  progress.room = free_slots(ctx, shared) - shared.rounds[0].first;
   for (unsigned parity = 0;; parity ^= 1) {
     const Round& round = shared.rounds[parity];
-    for (std::uint32_t at = 0; at < round.steps; ++at) {
+    for (std::uint32_t at = round.first; at < round.steps; ++at) {
       const Step& step = round.step[at];
       // Only the last round has empty chunks: this step and the one before end with a barrier. The one before was the
       // last that a lane could be late for with the round before this, whose place the next round takes; this one's

@@ -39,6 +39,7 @@ struct Step {
   bool clean;     // the slot read must be zeroed before it is freed
   bool first_in;  // the operation's first step that receives
   bool last_out;  // the operation's last step that passes anything on: the others get nothing more from this rank
+  bool owed;      // of a launched call: the next one frees the slot read, see ask_for_turn
 };
 
 /// One trip of `world` chunks around the ring: its steps, and where the next one starts.
@@ -48,6 +49,7 @@ struct Round {
   Epochs epochs;        // of the operation's wire format
   bool plain;           // the operation's only round, and no slot must be cleaned
   std::uint32_t steps;  // without those of empty chunks
+  std::uint32_t first;  // steps that are done already
   bool last;
 };
 
@@ -83,6 +85,7 @@ RINGBELL_HD RINGBELL_NOINLINE inline void lay_out_round(const WorkerContext& ctx
       round->epochs.send = epochs.send + count_bits(passing);
       round->epochs.recv = epochs.recv + before - (steps & 1);
       round->steps = before;
+      round->first = 0;
       round->last = last;
       // Of a round's receptions none is as far as this from the first.
       const bool clean = wire == wire_index(Protocol::kLL) && ll_must_clean(epochs.recv, link.slots + 2 * kMaxRanks);
@@ -106,6 +109,7 @@ RINGBELL_HD RINGBELL_NOINLINE inline void lay_out_round(const WorkerContext& ctx
     step.clean = wire == wire_index(Protocol::kLL) && ll_must_clean(recv, link.slots);
     step.first_in = offset == 0 && at > 0 && before == (steps & 1);
     step.last_out = last && at < last_step && passing >> at == 1;
+    step.owed = ctx.way == kStreamWay && last && steps >> at == 1 && !step.clean;
   }
 }
 

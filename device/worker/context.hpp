@@ -28,12 +28,13 @@ struct alignas(kCacheLineBytes) Persistent {
   Epochs epochs[kWireFormats];
 };
 
-/// Word by word: a copy in one piece passes through 32 registers, which the worker's loop has not.
-RINGBELL_HD inline void copy_persistent(const Persistent& from, Persistent* to) {
+/// Word by word: a copy in one piece passes through 32 registers, which the worker's loop has not. Called by `lanes`
+/// lanes: from device memory one lane alone waits a microsecond for one word after the other.
+RINGBELL_HD inline void copy_persistent(const Persistent& from, Persistent* to, unsigned lane = 0, unsigned lanes = 1) {
   const auto* source = reinterpret_cast<const std::uint64_t*>(&from);
   auto* target = reinterpret_cast<std::uint64_t*>(to);
   RINGBELL_ROLLED
-  for (unsigned i = 0; i < sizeof(Persistent) / 8; ++i) target[i] = source[i];
+  for (unsigned i = lane; i < sizeof(Persistent) / 8; i += lanes) target[i] = source[i];
 }
 
 struct WorkerContext {
@@ -56,13 +57,13 @@ struct WorkerContext {
 };
 static_assert(std::is_trivially_copyable_v<WorkerContext>);
 
-/// The context of the stream way, from the host way's. @param persistent what launched calls keep
-RINGBELL_HD inline WorkerContext stream_context(const WorkerContext& host, Persistent* persistent) {
+/// The context of the stream way, from the host way's. What launched calls keep is in their LaunchedState.
+RINGBELL_HD inline WorkerContext stream_context(const WorkerContext& host) {
   WorkerContext ctx = host;
   ctx.way = kStreamWay;
   ctx.queue = nullptr;
   ctx.completions = nullptr;
-  ctx.persistent = persistent;
+  ctx.persistent = nullptr;
   ctx.lease_ns = ~0ull;  // a launch is one call
   for (std::uint32_t rank = 0; rank < host.world; ++rank)
     ctx.window[rank] = host.window[rank] + host.layout.way_bytes();

@@ -46,39 +46,127 @@ RINGBELL_TARGET void tell_launched_failure(const WorkerContext& ctx, G& g) {
   raise_abort<M>(ctx, g, abort_code(failure.status, failure.reporter, failure.peer));
 }
 
-/// Lane 0. The operation, and whether it may run.
+/// The part of a call's first step that needs no epochs: this rank's own first chunk, which waits for nobody. LL only.
+struct FirstStep {
+  std::uint32_t begin;  // of the chunk in the message
+  std::uint32_t bytes;  // 0: there is no such step, or it is not done ahead
+};
+RINGBELL_HD inline FirstStep first_step(const WorkerContext& ctx, const LaunchedCall& call) {
+  const Command command = command_unpack(call.command);
+  if (command.protocol != Protocol::kLL || ctx.world == 1) return {0, 0};
+  const std::uint64_t bytes = command_bytes(call.command, command.count);
+  const std::uint32_t begin = ring_chunk(ctx.ring_index, 0, ctx.world) * command.chunk_bytes;
+  if (begin >= bytes) return {0, 0};
+  return {begin, bytes - begin < command.chunk_bytes ? static_cast<std::uint32_t>(bytes - begin) : command.chunk_bytes};
+}
+
+/// Lane 0 of the header team. Asks whether this launch may run: if not, the windows may be gone. Then reads what the
+/// last call kept, frees the slot that it read at its very end, where a store to a peer would have been waited for, and
+/// looks which slots the next rank has freed.
 template <class M, Group G>
-RINGBELL_TARGET void begin_launched(const WorkerContext& ctx, G& g, const LaunchedCall& call) {
+RINGBELL_TARGET void ask_for_turn(const WorkerContext& ctx, G& g, const LaunchedCall& call) {
   GroupShared& shared = g.shared();
-  RINGBELL_ROLLED
-  for (unsigned i = 0; i < kCommandQuads; ++i) shared.command_quad[i] = call.command[i];
+  shared.sends_ahead = false;
   shared.failure = WaitRecord{};
+  shared.refused = take_turn<M>(call.state);
+  if (shared.refused != Status::kOk) return;
+  const unsigned wire = wire_index(command_protocol(call.command));
+  std::uint64_t kept[kKeptWords];  // all loads before the first use: one trip to memory
+  RINGBELL_UNROLL
+  for (unsigned i = 0; i < kKeptWords; ++i) kept[i] = M::load_relaxed(&call.state->kept[i]);
+  const auto* line = reinterpret_cast<const CreditLine*>(ctx.window[ctx.rank] + ctx.layout.credit_offset(0, wire));
+  if (ctx.world > 1) shared.credit_seen[wire] = M::load_acquire(&line->consumed, Edge::kCredit);
+  Persistent& persistent = shared.persistent;
+  persistent.op_index = kept[0];
+  RINGBELL_UNROLL
+  for (unsigned i = 0; i < kWireFormats; ++i) persistent.epochs[i] = {kept[1 + 2 * i], kept[2 + 2 * i]};
+  if (ctx.world == 1) return;
+  const Epochs epochs = persistent.epochs[wire];
+  store_credit<M>(ctx, wire, epochs.recv - 1, false);
+  shared.sends_ahead =
+      first_step(ctx, call).bytes != 0 && has_room(epochs.send, shared.credit_seen[wire], ctx.layout.slots);
+}
+
+/// Poll team. The operation of this launch but for its index.
+template <class M, Group G>
+RINGBELL_TARGET void unpack_launched(const WorkerContext& ctx, G& g, const LaunchedCall& call) {
+  GroupShared& shared = g.shared();
+  for (unsigned i = g.team_lane(); i < kCommandQuads; i += g.team_lanes()) shared.command_quad[i] = call.command[i];
+  g.team_sync();
+  if (g.team_lane() != 0) return;
   shared.told_slow = false;
   shared.laid_ahead = false;
-  const Status refused = take_turn<M>(call.state);
-  if (refused == Status::kOk) {
-    copy_persistent(call.state->persistent, &shared.persistent);
-    for (unsigned wire = 0; wire < kWireFormats; ++wire) {
-      shared.links[wire] = make_link(ctx, wire);
-      shared.credit_seen[wire] = shared.persistent.epochs[wire].send - ctx.layout.slots;  // nothing yet
-    }
-  }
+  shared.launch_ns = 0;  // no lease
   shared.persistent.next_seq = call.issue;
-  shared.launch_ns = M::now_ns();
   unpack_operation<M>(ctx, g);
   shared.op.header[kHeaderChannels] |= static_cast<std::uint32_t>(call.issue) << 8;
-  shared.verdict = refused == Status::kOk ? Verdict::kRun : Verdict::kAbort;
-  if (refused == Status::kOk) return;
-  shared.alone = false;
-  shared.lanes = g.all_lanes();
+}
+
+/// Poll team, once the epochs are known: index, link and first round of the operation.
+template <class G>
+RINGBELL_TARGET void lay_out_launched(const WorkerContext& ctx, G& g) {
+  GroupShared& shared = g.shared();
+  // Here, and not by the lane that read it: unpack_operation writes the word, too.
+  if (g.team_lane() == 0) shared.op.index = shared.persistent.op_index;
+  if (shared.op.bytes == 0 || ctx.world == 1) return;
+  const unsigned wire = wire_index(shared.op.command.protocol);
+  if (g.team_lane() == 0) shared.links[wire] = make_link(ctx, wire);
+  g.team_sync();
+  lay_out_first_round(ctx, g);
+  g.team_sync();
+  if (g.team_lane() == 0 && shared.sends_ahead) {
+    shared.rounds[0].first = 1;
+    shared.op.step = 1;
+    shared.published_bytes = shared.rounds[0].step[0].bytes;
+  }
+}
+
+/// The lanes that move lines. `pack` is this lane's first line, loaded while the turn was asked for.
+template <class M, Group G>
+RINGBELL_TARGET void send_ahead(const WorkerContext& ctx, G& g, const LaunchedCall& call, FirstStep first,
+                                std::uint64_t pack) {
+  constexpr unsigned kWire = wire_index(Protocol::kLL);
+  const std::uint64_t epoch = g.shared().persistent.epochs[kWire].send;
+  const std::uint64_t slot = ctx.layout.slot(kWire, 0, static_cast<std::uint32_t>(epoch) & (ctx.layout.slots - 1));
+  auto* const to = reinterpret_cast<LlLine*>(ctx.window[ctx.ring_next] + slot);
+  const auto* const in = static_cast<const std::byte*>(command_in(call.command)) + first.begin;
+  const std::uint32_t flag = ll_flag(epoch);
+  for (std::uint32_t at = g.lane() * kLlPayloadBytes; at < first.bytes; at += g.lanes() * kLlPayloadBytes) {
+    if (at != g.lane() * kLlPayloadBytes) pack = load_pack8<M>(in + at, valid_bytes(first.bytes, at, kLlPayloadBytes));
+    M::publish_ll(&to[at / kLlPayloadBytes], ll_pack(pack, flag));
+  }
+}
+
+/// One lane that has the turn. Leaves the next call its epochs: those of the operation's wire format, and the others as
+/// they were.
+template <class M, Group G>
+RINGBELL_TARGET void keep_epochs(G& g, LaunchedState* state, const Epochs& now) {
+  const GroupShared& shared = g.shared();
+  M::store_relaxed(&state->kept[0], shared.persistent.op_index + 1);
+  const unsigned wire = wire_index(shared.op.command.protocol);
+  M::store_relaxed(&state->kept[1 + 2 * wire], now.send);
+  M::store_relaxed(&state->kept[2 + 2 * wire], now.recv);
+}
+
+/// Lane 0 of the header team, once the round is laid out: a call of one round knows before it runs what it will leave.
+/// If it fails, no call follows.
+template <class M, Group G>
+RINGBELL_TARGET void keep_early(const WorkerContext& ctx, G& g, LaunchedState* state) {
+  GroupShared& shared = g.shared();
+  const bool moves = shared.op.bytes != 0 && ctx.world > 1;
+  shared.kept_early = !moves || shared.rounds[0].last;
+  if (!shared.kept_early) return;
+  const unsigned wire = wire_index(shared.op.command.protocol);
+  keep_epochs<M>(g, state, moves ? shared.rounds[0].epochs : shared.persistent.epochs[wire]);
 }
 
 /// A call that failed leaves no number that could be taken for a result: NaN in every float type, all ones in integers.
+/// @param lanes that call this: the first ones
 template <class M, Group G>
-RINGBELL_TARGET void fill_output(G& g) {
+RINGBELL_TARGET void fill_output(G& g, unsigned lanes) {
   const Operation& op = g.shared().op;
   auto* out = static_cast<std::byte*>(op.command.out);
-  for (std::uint64_t at = g.lane() * kQuadBytes; at < op.bytes; at += g.lanes() * kQuadBytes) {
+  for (std::uint64_t at = g.lane() * kQuadBytes; at < op.bytes; at += std::uint64_t{lanes} * kQuadBytes) {
     store_pack16<M>(out + at, Quad{~0ull, ~0ull}, valid_bytes(op.bytes, at, kQuadBytes));
   }
 }
@@ -89,8 +177,9 @@ RINGBELL_TARGET void end_launched(const WorkerContext& ctx, G& g, const Launched
   GroupShared& shared = g.shared();
   if (shared.told_slow) M::store_relaxed(&ctx.control->way[kStreamWay].slow_wait.valid, 0);
   if (status == Status::kOk) {
-    ++shared.persistent.op_index;
-    copy_persistent(shared.persistent, &call.state->persistent);
+    if (!shared.kept_early) {
+      keep_epochs<M>(g, call.state, shared.persistent.epochs[wire_index(shared.op.command.protocol)]);
+    }
     if (M::compare_exchange_release(&call.state->turn, kTurnTaken, kTurnFree, Edge::kTurn)) return;
     shared.failure.seq = call.issue;
     shared.failure.status = Status::kInvalidArgument;
@@ -112,17 +201,25 @@ RINGBELL_TARGET void end_launched(const WorkerContext& ctx, G& g, const Launched
 template <class M, Group G>
 RINGBELL_TARGET void run_launched(const WorkerContext& ctx, G& g, const LaunchedCall& call) {
   GroupShared& shared = g.shared();
-  if (g.in_poll_team()) {
-    if (g.team_lane() == 0) begin_launched<M>(ctx, g, call);
-    g.team_sync();
-    if (shared.verdict == Verdict::kRun && shared.op.bytes != 0 && ctx.world > 1) lay_out_first_round(ctx, g);
+  if (g.in_header_team() && g.team_lane() == 0) ask_for_turn<M>(ctx, g, call);
+  if (g.in_poll_team()) unpack_launched<M>(ctx, g, call);
+  const FirstStep first = first_step(ctx, call);
+  const std::uint32_t at = g.lane() * kLlPayloadBytes;
+  std::uint64_t pack = 0;
+  if (at < first.bytes) {
+    const auto* const in = static_cast<const std::byte*>(command_in(call.command)) + first.begin;
+    pack = load_pack8<M>(in + at, valid_bytes(first.bytes, at, kLlPayloadBytes));
   }
   g.sync(Edge::kStart);
-  if (shared.verdict == Verdict::kAbort) return fill_output<M>(g);
+  if (shared.refused != Status::kOk) return fill_output<M>(g, g.all_lanes());
+  if (shared.sends_ahead && g.lane() < g.lanes()) send_ahead<M>(ctx, g, call, first, pack);
+  if (g.in_poll_team()) lay_out_launched(ctx, g);
+  g.sync(Edge::kStart);
+  if (g.in_header_team() && g.team_lane() == 0) keep_early<M>(ctx, g, call.state);
   if (!g.all_here() && !g.in_poll_team() && (g.alone() || !g.in_header_team())) return;
   const Status status = run_operation<M>(ctx, g);
   if (g.lane() == 0) end_launched<M>(ctx, g, call, status);
-  if (status != Status::kOk && g.lane() < g.lanes()) fill_output<M>(g);
+  if (status != Status::kOk && g.lane() < g.lanes()) fill_output<M>(g, g.lanes());
 }
 
 /// One lane, when the communicator goes: no launched call that starts from now on touches a peer. @return true when

@@ -260,8 +260,11 @@ RINGBELL_TARGET Verdict end_operation(const WorkerContext& ctx, G& g, Status sta
 template <class M, Group G>
 RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t generation) {
   GroupShared& shared = g.shared();
+  if (g.in_poll_team()) {
+    copy_persistent(*ctx.persistent, &shared.persistent, g.team_lane(), g.team_lanes());
+    g.team_sync();
+  }
   if (g.lane() == 0) {
-    copy_persistent(*ctx.persistent, &shared.persistent);
     shared.persistent.generation = generation;
     shared.failure = WaitRecord{};
     shared.op.bytes = 0;  // no last operation to lay out ahead for

@@ -57,15 +57,11 @@ struct SchedOps {
   static bool compare_exchange_acquire(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired, Edge edge) {
     const Exchange order = SchedModel::weak(edge, Side::kAcquire) ? Exchange::kRelaxed : Exchange::kAcquire;
     const bool won = SchedModel::memory->compare_exchange(word, expected, desired, order);
-    if (edge == Edge::kTurn && desired == device::kTurnTaken) {
-      if (won) kept_from_model(word);
-      if (SchedModel::on_turn) SchedModel::on_turn(word, won);
-    }
+    if (edge == Edge::kTurn && desired == device::kTurnTaken && SchedModel::on_turn) SchedModel::on_turn(word, won);
     return won;
   }
 
   static bool compare_exchange_release(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired, Edge edge) {
-    if (edge == Edge::kTurn) kept_to_model(word);
     const Exchange order = SchedModel::weak(edge, Side::kRelease) ? Exchange::kRelaxed : Exchange::kRelease;
     return SchedModel::memory->compare_exchange(word, expected, desired, order);
   }
@@ -129,28 +125,6 @@ struct SchedOps {
   static void idle_pause(unsigned) { Scheduler::current().yield(); }
 
  private:
-  // What launched calls keep beside the turn they read and write plainly: it passes through the model where it would
-  // be read, behind the acquire, and where it was written, before the release.
-  static constexpr std::size_t kKeptWords = sizeof(device::Persistent) / 8;
-  static std::uint64_t* kept_beside(std::uint64_t* turn) {
-    return reinterpret_cast<std::uint64_t*>(reinterpret_cast<std::byte*>(turn) - offsetof(device::LaunchedState, turn) +
-                                            offsetof(device::LaunchedState, persistent));
-  }
-  static void kept_to_model(std::uint64_t* turn) {
-    std::uint64_t* const kept = kept_beside(turn);
-    std::array<std::uint64_t, kKeptWords> written;
-    for (std::size_t i = 0; i < kKeptWords; ++i) written[i] = kept[i];
-    for (std::size_t i = 0; i < kKeptWords; ++i) store(&kept[i], written[i], Visible::kAnyTime, "store_kept");
-  }
-  static void kept_from_model(std::uint64_t* turn) {
-    std::uint64_t* const kept = kept_beside(turn);
-    std::array<std::uint64_t, kKeptWords> read;
-    for (std::size_t i = 0; i < kKeptWords; ++i) {
-      read[i] = SchedModel::memory->load(&kept[i], 8, Load::kPlain, "load_kept");
-    }
-    for (std::size_t i = 0; i < kKeptWords; ++i) kept[i] = read[i];
-  }
-
   static std::uint64_t load(const std::uint64_t* word, Load order, const char* what) {
     return SchedModel::memory->load(word, 8, order, what);
   }

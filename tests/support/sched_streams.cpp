@@ -38,12 +38,12 @@ void SchedStreams::begin() {
     rank.taken = rank.refused = 0;
     device::Persistent kept{0, config_.first_op, 0, 0, {}};
     for (device::Epochs& epochs : kept.epochs) epochs = {config_.first_epoch, config_.first_epoch};
-    auto* words = reinterpret_cast<std::uint64_t*>(&rank.state->persistent);
-    for (std::size_t i = 0; i < sizeof kept / 8; ++i) {
-      world_.memory().set_initial(&words[i], reinterpret_cast<const std::uint64_t*>(&kept)[i]);
+    const device::LaunchedState first = device::launched_state(kept);
+    for (unsigned i = 0; i < device::kKeptWords; ++i) {
+      world_.memory().set_initial(&rank.state->kept[i], first.kept[i]);
     }
     const device::WorkerContext& host = world_.rank(r).ctx;
-    const device::WorkerContext ctx = device::stream_context(host, &rank.state->persistent);
+    const device::WorkerContext ctx = device::stream_context(host);
     const auto word = [&](std::uint64_t offset) { return reinterpret_cast<std::uint64_t*>(ctx.window[r] + offset); };
     for (unsigned wire = 0; wire < device::kWireFormats; ++wire) {
       world_.memory().set_initial(word(ctx.layout.credit_offset(0, wire)), config_.first_epoch);
@@ -54,7 +54,7 @@ void SchedStreams::begin() {
     Stream& stream = streams_[s];
     stream.plan = config_.streams[s];
     const unsigned r = stream.plan.rank;
-    stream.ctx = device::stream_context(world_.rank(r).ctx, &ranks_[r].state->persistent);
+    stream.ctx = device::stream_context(world_.rank(r).ctx);
     if (config_.change_context) config_.change_context(s, stream.ctx);
     stream.worker = SchedWorker{};
     stream.warps = WarpWorker{};
