@@ -131,9 +131,10 @@ RINGBELL_TARGET void send_ahead(const WorkerContext& ctx, G& g, const LaunchedCa
   auto* const to = reinterpret_cast<LlLine*>(ctx.window[ctx.ring_next] + slot);
   const auto* const in = static_cast<const std::byte*>(command_in(call.command)) + first.begin;
   const std::uint32_t flag = ll_flag(epoch);
-  for (std::uint32_t at = g.lane() * kLlPayloadBytes; at < first.bytes; at += g.lanes() * kLlPayloadBytes) {
-    if (at != g.lane() * kLlPayloadBytes) pack = load_pack8<M>(in + at, valid_bytes(first.bytes, at, kLlPayloadBytes));
-    M::publish_ll(&to[at / kLlPayloadBytes], ll_pack(pack, flag));
+  constexpr auto kPack = static_cast<std::uint32_t>(kLlPayloadBytes);
+  for (std::uint32_t at = g.lane() * kPack; at < first.bytes; at += g.lanes() * kPack) {
+    if (at != g.lane() * kPack) pack = load_pack8<M>(in + at, valid_bytes(first.bytes, at, kPack));
+    M::publish_ll(&to[at / kPack], ll_pack(pack, flag));
   }
 }
 
