@@ -66,12 +66,13 @@ class CudaLaunched {
   bool is_closing_ = false;                // that kernel is on its stream
   // The chain of calls that are not captured.
   std::optional<std::uint64_t> last_stream_;  // cudaStreamGetId
-  // The chains of captures, newest first. Nobody tells when one has ended: the oldest make room.
+  // The chains of captures, newest first. Nobody tells when one has ended: the oldest make room. More that are open at
+  // once, and go on in turns over several streams, lose their order: their replays overlap, which is an error then.
   struct LastOfCapture {
     std::uint64_t capture;
     cudaGraphNode_t node;
   };
-  static constexpr std::size_t kCaptures = 16;
+  static constexpr std::size_t kCaptures = 64;
   std::vector<LastOfCapture> captures_;
 };
 

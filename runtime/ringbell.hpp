@@ -186,7 +186,8 @@ class RINGBELL_API Communicator {
   /// same stream calls in the same order. What runs in another order than it was made is the caller's to chain: graphs
   /// of one communicator one after the other, and not beside calls of it on other streams.
   /// A call that fails fills `out` with ones (NaN in every float type), and check() tells; the ones after it do so,
-  /// too. On the CPU executor `stream` is a HostStream*.
+  /// too, and replays after the communicator has gone: they look at `in` and `out` and nothing else. On the CPU
+  /// executor `stream` is a HostStream*.
   /// @return kOk: it is on the stream; kInvalidArgument: as all_reduce, a stream of another device, or
   ///   CallOptions::after; or what broke the communicator. Text in last_error(). Does not wait for the stream.
   [[nodiscard]] Status all_reduce_on(Stream stream, const void* in, void* out, std::uint64_t count, DType dtype,

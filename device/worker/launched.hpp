@@ -102,23 +102,30 @@ RINGBELL_TARGET void unpack_launched(const WorkerContext& ctx, G& g, const Launc
   shared.op.header[kHeaderChannels] |= static_cast<std::uint32_t>(call.issue) << 8;
 }
 
-/// Poll team, once the epochs are known: index, link and first round of the operation.
+/// Poll team, once the epochs are known: index, link and first round of the operation; and whether what it will leave
+/// is known already: the header team must not look for itself, because a later round takes the first one's place.
 template <class G>
 RINGBELL_TARGET void lay_out_launched(const WorkerContext& ctx, G& g) {
   GroupShared& shared = g.shared();
-  // Here, and not by the lane that read it: unpack_operation writes the word, too.
-  if (g.team_lane() == 0) shared.op.index = shared.persistent.op_index;
+  if (g.team_lane() == 0) {
+    shared.op.index = shared.persistent.op_index;
+    shared.kept_early = ctx.world > 1 && shared.op.bytes == 0;
+  }
   if (shared.op.bytes == 0 || ctx.world == 1) return;
   const unsigned wire = wire_index(shared.op.command.protocol);
   if (g.team_lane() == 0) shared.links[wire] = make_link(ctx, wire);
   g.team_sync();
   lay_out_first_round(ctx, g);
   g.team_sync();
-  if (g.team_lane() == 0 && shared.sends_ahead) {
-    shared.rounds[0].first = 1;
-    shared.op.step = 1;
-    shared.published_bytes = shared.rounds[0].step[0].bytes;
-  }
+  if (g.team_lane() != 0) return;
+  Round& round = shared.rounds[0];
+  shared.kept_early = round.last;
+  if (!shared.sends_ahead) return;
+  round.first = 1;
+  shared.op.step = 1;
+  shared.published_bytes = round.step[0].bytes;
+  // A team that is alone looks at the headers after the last step that passes anything on: that one is not done again.
+  if (round.step[0].last_out) round.step[1].last_out = true;
 }
 
 /// The lanes that move lines. `pack` is this lane's first line, loaded while the turn was asked for.
@@ -152,13 +159,11 @@ RINGBELL_TARGET void keep_epochs(G& g, LaunchedState* state, const Epochs& now) 
 /// Lane 0 of the header team, once the round is laid out: a call of one round knows before it runs what it will leave.
 /// If it fails, no call follows.
 template <class M, Group G>
-RINGBELL_TARGET void keep_early(const WorkerContext& ctx, G& g, LaunchedState* state) {
+RINGBELL_TARGET void keep_early(G& g, LaunchedState* state) {
   GroupShared& shared = g.shared();
-  const bool moves = shared.op.bytes != 0 && ctx.world > 1;
-  shared.kept_early = !moves || shared.rounds[0].last;
   if (!shared.kept_early) return;
   const unsigned wire = wire_index(shared.op.command.protocol);
-  keep_epochs<M>(g, state, moves ? shared.rounds[0].epochs : shared.persistent.epochs[wire]);
+  keep_epochs<M>(g, state, shared.op.bytes != 0 ? shared.rounds[0].epochs : shared.persistent.epochs[wire]);
 }
 
 /// A call that failed leaves no number that could be taken for a result: NaN in every float type, all ones in integers.
@@ -216,7 +221,7 @@ RINGBELL_TARGET void run_launched(const WorkerContext& ctx, G& g, const Launched
   if (shared.sends_ahead && g.lane() < g.lanes()) send_ahead<M>(ctx, g, call, first, pack);
   if (g.in_poll_team()) lay_out_launched(ctx, g);
   g.sync(Edge::kStart);
-  if (g.in_header_team() && g.team_lane() == 0) keep_early<M>(ctx, g, call.state);
+  if (g.in_header_team() && g.team_lane() == 0) keep_early<M>(g, call.state);
   if (!g.all_here() && !g.in_poll_team() && (g.alone() || !g.in_header_team())) return;
   const Status status = run_operation<M>(ctx, g);
   if (g.lane() == 0) end_launched<M>(ctx, g, call, status);

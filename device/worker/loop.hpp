@@ -44,7 +44,8 @@ RINGBELL_TARGET unsigned lanes_to_take(G& g, Protocol protocol, std::uint32_t li
   return whole == 0 ? team : whole;
 }
 
-/// Team lane 0. The operation, from the command. An empty one is the floor of every call: it takes what it needs.
+/// Team lane 0. The operation, from the command, but for its index. An empty one is the floor of every call: it takes
+/// what it needs.
 template <class M, Group G>
 RINGBELL_TARGET void unpack_operation(const WorkerContext& ctx, G& g) {
   GroupShared& shared = g.shared();
@@ -66,7 +67,6 @@ RINGBELL_TARGET void unpack_operation(const WorkerContext& ctx, G& g) {
                       command.protocol == op.command.protocol;
   op.command = command;
   op.bytes = bytes;
-  op.index = shared.persistent.op_index;
   op.step = 0;
   write_header(&op);
   shared.lanes = lanes_to_take(g, command.protocol, command_lines(shared.command_quad));
@@ -99,7 +99,10 @@ RINGBELL_TARGET void lay_out_ahead(const WorkerContext& ctx, G& g) {
 template <class M, Group G>
 RINGBELL_TARGET void begin_operation(const WorkerContext& ctx, G& g) {
   GroupShared& shared = g.shared();
-  if (g.team_lane() == 0) unpack_operation<M>(ctx, g);
+  if (g.team_lane() == 0) {
+    unpack_operation<M>(ctx, g);
+    shared.op.index = shared.persistent.op_index;
+  }
   g.team_sync();
   const Operation& op = shared.op;
   if (op.command.kind != CommandKind::kAllReduce || op.bytes == 0 || ctx.world == 1 || shared.laid_ahead) return;

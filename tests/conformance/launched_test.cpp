@@ -285,6 +285,22 @@ TEST(Launched, TaggedCallsOfEqualShapeInDifferentOrdersAreFound) {
   }));
 }
 
+// One chunk: a rank sends it before its steps are laid out, and is done when it has come back.
+TEST(Launched, CallsOfOneElementThatDifferAreFoundOnBothRanks) {
+  for (int round = 0; round < 30; ++round) {
+    expect_empty(run_ranks(2, cpu_config(), [](Communicator& comm) -> std::string {
+      HostStream stream;
+      Values in(1, 1);
+      Values out(1);
+      if (sum_on(comm, stream, in, out, comm.rank() == 0 ? 10 : 20) != Status::kOk) return comm.last_error();
+      const Status status = comm.check(&stream);
+      if (status != Status::kMismatch) return "not a mismatch: " + ok_or_text(comm, status);
+      return all_ones(out) ? "" : "a result of calls that did not match";
+    }));
+    if (HasFailure()) return;
+  }
+}
+
 TEST(Launched, AnAbortEndsAWaitingCallFillsItsOutputAndEndsHostIssuedCallsToo) {
   expect_empty(run_ranks(2, cpu_config(), [](Communicator& comm) -> std::string {
     if (comm.rank() == 1) {
@@ -335,7 +351,7 @@ TEST(Launched, ACallWhosePeersNeverComeTimesOutAndNamesThem) {
   }));
 }
 
-TEST(Launched, AReplayAfterTheCommunicatorHasGoneFillsItsOutputAndTouchesNothingElse) {
+TEST(Launched, AReplayAfterTheCommunicatorHasGoneFillsItsOutputAndWritesNothingElse) {
   HostGraph graphs[2];
   Values in[2] = {Values(20, 1), Values(20, 2)};
   Values out[2] = {Values(20), Values(20)};
