@@ -12,9 +12,9 @@ constexpr std::uint64_t kAnySize = ~std::uint64_t{0};
 
 // CPU: LL carries the flag in the word, which wins until its doubled bytes cost more than Simple's two extra words.
 constexpr std::array<TuningRow, 2> kCpuRows{{{16 << 10, Protocol::kLL}, {kAnySize, Protocol::kSimple}}};
-// One CTA over NVLink.
-constexpr std::array<TuningRow, 3> kCudaRows{
-    {{64 << 10, Protocol::kLL}, {4 << 20, Protocol::kLL128}, {kAnySize, Protocol::kSimple}}};
+// One CTA over NVLink: LL and Simple cross at 32 KB, LL128 is behind one of them at every size
+// (bench/results/h200-2gpu).
+constexpr std::array<TuningRow, 2> kCudaRows{{{32 << 10, Protocol::kLL}, {kAnySize, Protocol::kSimple}}};
 
 template <std::size_t kRows>
 Protocol pick(const std::array<TuningRow, kRows>& rows, std::uint64_t bytes, bool ll128_permitted) {

@@ -24,7 +24,8 @@ TEST(Plan, TheTablesSwitchProtocolJustBehindTheirRows) {
   EXPECT_EQ(plan(basis(2), (16 << 10) + 1).protocol, Protocol::kSimple);
   const PlanBasis cuda = basis(2, DeviceKind::kCuda);
   EXPECT_EQ(plan(cuda, 8).protocol, Protocol::kLL);
-  EXPECT_EQ(plan(cuda, 1 << 20).protocol, Protocol::kLL128);
+  EXPECT_EQ(plan(cuda, 32 << 10).protocol, Protocol::kLL);
+  EXPECT_EQ(plan(cuda, (32 << 10) + 1).protocol, Protocol::kSimple);
   EXPECT_EQ(plan(cuda, std::uint64_t{1} << 40).protocol, Protocol::kSimple);
 }
 
