@@ -28,8 +28,7 @@ class Pause {
 #endif
       return;
     }
-    const timespec sleep{0, static_cast<long>(sleep_ns_)};
-    nanosleep(&sleep, nullptr);
+    sleep_ns(static_cast<long>(sleep_ns_));
     sleep_ns_ = std::min(sleep_ns_ * 2, kLongestSleepNs);
   }
   [[nodiscard]] double waited_seconds() const noexcept {

@@ -243,27 +243,26 @@ std::uint32_t Segment::owner_pid(int rank) const noexcept {
   return static_cast<std::uint32_t>(shared(header().claim[rank].owner_pid).load(std::memory_order_relaxed));
 }
 
-bool Segment::is_named() const noexcept {
+Segment::Named Segment::find_name() const noexcept {
   struct stat info {};
   try {
-    if (lstat(shm_path(name_).c_str(), &info) != 0) return errno != ENOENT;
+    if (lstat(shm_path(name_).c_str(), &info) != 0) return errno == ENOENT ? Named::kNothing : Named::kUnknown;
   } catch (...) {
-    return true;  // no memory to ask
+    return Named::kUnknown;  // no memory to ask
   }
   // The file, not only its nonce: the same inode that this process has open.
-  return info.st_dev == mapping_->device() && info.st_ino == mapping_->inode();
+  const bool same = info.st_dev == mapping_->device() && info.st_ino == mapping_->inode();
+  return same ? Named::kThis : Named::kAnother;
+}
+
+bool Segment::is_named() const noexcept {
+  const Named named = find_name();
+  return named == Named::kThis || named == Named::kUnknown;
 }
 
 bool Segment::unlink_name() noexcept {
   if (!in_owner_process()) return false;
-  struct stat info {};
-  try {
-    if (lstat(shm_path(name_).c_str(), &info) != 0) return errno == ENOENT;
-  } catch (...) {
-    return false;
-  }
-  // The file, not only its nonce: the same inode that this process has open.
-  if (info.st_dev != mapping_->device() || info.st_ino != mapping_->inode()) return false;
+  if (const Named named = find_name(); named != Named::kThis) return named == Named::kNothing;
   return shm_unlink(name_.c_str()) == 0 || errno == ENOENT;
 }
 
@@ -272,8 +271,7 @@ void Segment::linger_after_failure() const noexcept {
     bool all = true;
     for (int rank = 0; rank < world_; ++rank) all = all && is_claimed(rank);
     if (all) return;
-    const timespec sleep{0, 5'000'000};
-    nanosleep(&sleep, nullptr);
+    sleep_ns(5'000'000);
   }
 }
 

@@ -108,7 +108,10 @@ class Segment {
   bool unlink_name() noexcept;
 
  private:
+  enum class Named { kThis, kAnother, kNothing, kUnknown };
+
   Segment();
+  [[nodiscard]] Named find_name() const noexcept;
   void claim();
   void write_identity();
   void reserve_own_pages();

@@ -72,8 +72,7 @@ std::vector<SegmentFinding> take_census(const std::vector<std::string>& names, R
   }
   const auto open_question = [](const SegmentFinding& finding) { return !finding.verdict.settled; };
   while (std::any_of(findings.begin(), findings.end(), open_question) && !deadline.expired()) {
-    const timespec sleep{0, kLookAgainNs};
-    nanosleep(&sleep, nullptr);
+    sleep_ns(kLookAgainNs);
     std::erase_if(findings, [&](SegmentFinding& finding) { return open_question(finding) && !look(finding, removal); });
   }
   return findings;

@@ -27,14 +27,9 @@ namespace {
 
 namespace bip = boost::interprocess;
 
-constexpr std::uint64_t kRetryNs = 1'000'000;
+constexpr long kRetryNs = 1'000'000;
 // A job that was killed and started again at once may still see its old ranks die.
 constexpr std::uint64_t kOldOwnerGraceNs = 2'000'000'000;
-
-void sleep_ns(std::uint64_t nanos) noexcept {
-  const timespec sleep{static_cast<time_t>(nanos / kNanosPerSecond), static_cast<long>(nanos % kNanosPerSecond)};
-  nanosleep(&sleep, nullptr);
-}
 
 double seconds_since(std::uint64_t start_ns) noexcept {
   return static_cast<double>(monotonic_ns() - start_ns) / static_cast<double>(kNanosPerSecond);

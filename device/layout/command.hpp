@@ -129,9 +129,6 @@ RINGBELL_HD inline CommandKind command_kind(const Quad q[kCommandQuads]) {
   return static_cast<CommandKind>(q[3].lo & 0xff);
 }
 
-RINGBELL_HD inline const void* command_in(const Quad q[kCommandQuads]) {
-  return reinterpret_cast<const void*>(static_cast<std::uintptr_t>(q[0].lo));
-}
 RINGBELL_HD inline Protocol command_protocol(const Quad q[kCommandQuads]) {
   return static_cast<Protocol>(q[3].lo >> 40 & 0xff);
 }

@@ -61,7 +61,7 @@ struct CudaOps {
   // After a barrier the fence covers all lanes, as that of store_release does.
   __device__ static bool compare_exchange_release(std::uint64_t* word, std::uint64_t expected, std::uint64_t desired,
                                                   Edge) {
-    asm volatile("fence.acq_rel.gpu;" : : : "memory");
+    fence_gpu();
     std::uint64_t found;
     asm volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], %2, %3;"
                  : "=l"(found)
@@ -110,7 +110,7 @@ struct CudaOps {
   // the L2 that the fence reaches, as long as the kernel runs in the default memory-sync domain (launch.hpp).
   __device__ static void publish_completion(Quad* to, Quad quad, Readers readers, Edge) {
     if (readers == Readers::kThisGpu) {
-      asm volatile("fence.acq_rel.gpu;" : : : "memory");
+      fence_gpu();
     } else if (readers == Readers::kAll) {
       fence_sys();
     }
@@ -173,6 +173,7 @@ struct CudaOps {
 
  private:
   __device__ static std::uint64_t global(const void* p) { return __cvta_generic_to_global(p); }
+  __device__ static void fence_gpu() { asm volatile("fence.acq_rel.gpu;" : : : "memory"); }
   __device__ static void fence_sys() { asm volatile("fence.acq_rel.sys;" : : : "memory"); }
   __device__ static void store_v2(void* to, std::uint64_t low, std::uint64_t high) {
     asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" : : "l"(global(to)), "l"(low), "l"(high) : "memory");

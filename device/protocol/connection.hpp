@@ -20,12 +20,10 @@ RINGBELL_HD constexpr bool has_room(std::uint64_t sent, std::uint64_t consumed, 
 }
 static_assert(has_room(2, ~0ull, 8) && !has_room(7, ~0ull, 8) && !has_room(5, ~0ull - 2, 8) && has_room(7, 8, 2));
 
-/// Slots of the next rank that are known to be free when an operation begins. What was seen of the credits may be older
-/// than what the last operation has seen.
+/// Slots of the next rank that are known to be free when an operation begins.
 RINGBELL_HD inline std::uint32_t free_slots(const WorkerContext& ctx, const GroupShared& shared) {
   const unsigned wire = wire_index(shared.op.command.protocol);
-  const auto used = static_cast<std::uint32_t>(shared.persistent.epochs[wire].send - shared.credit_seen[wire]);
-  return used < ctx.layout.slots ? ctx.layout.slots - used : 0;
+  return ctx.layout.slots - static_cast<std::uint32_t>(shared.persistent.epochs[wire].send - shared.credit_seen[wire]);
 }
 
 /// What a lane carries from step to step. Registers.

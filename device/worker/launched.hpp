@@ -46,18 +46,20 @@ RINGBELL_TARGET void tell_launched_failure(const WorkerContext& ctx, G& g) {
   raise_abort<M>(ctx, g, abort_code(failure.status, failure.reporter, failure.peer));
 }
 
-/// The part of a call's first step that needs no epochs: this rank's own first chunk, which waits for nobody. LL only.
-struct FirstStep {
-  std::uint32_t begin;  // of the chunk in the message
-  std::uint32_t bytes;  // 0: there is no such step, or it is not done ahead
-};
-RINGBELL_HD inline FirstStep first_step(const WorkerContext& ctx, const LaunchedCall& call) {
+/// This rank's own first chunk, which waits for nobody and is known without the epochs. LL only. @return no bytes:
+/// there is none, or it is not sent ahead
+RINGBELL_HD inline ByteRange first_chunk(const WorkerContext& ctx, const LaunchedCall& call) {
   const Command command = command_unpack(call.command);
   if (command.protocol != Protocol::kLL || ctx.world == 1) return {0, 0};
-  const std::uint64_t bytes = command_bytes(call.command, command.count);
-  const std::uint32_t begin = ring_chunk(ctx.ring_index, 0, ctx.world) * command.chunk_bytes;
-  if (begin >= bytes) return {0, 0};
-  return {begin, bytes - begin < command.chunk_bytes ? static_cast<std::uint32_t>(bytes - begin) : command.chunk_bytes};
+  return chunk_range(command_bytes(call.command, command.count), 0, command.chunk_bytes,
+                     ring_chunk(ctx.ring_index, 0, ctx.world));
+}
+
+/// The line at byte `at` of that chunk.
+template <class M>
+RINGBELL_TARGET RINGBELL_INLINE std::uint64_t load_first(const LaunchedCall& call, ByteRange first, std::uint64_t at) {
+  const auto* const in = static_cast<const std::byte*>(command_unpack(call.command).in);
+  return load_pack8<M>(in + first.begin + at, valid_bytes(first.bytes, at, kLlPayloadBytes));
 }
 
 /// Lane 0 of the header team. Asks whether this launch may run: if not, the windows may be gone. Then reads what the
@@ -71,20 +73,27 @@ RINGBELL_TARGET void ask_for_turn(const WorkerContext& ctx, G& g, const Launched
   shared.refused = take_turn<M>(call.state);
   if (shared.refused != Status::kOk) return;
   const unsigned wire = wire_index(command_protocol(call.command));
-  std::uint64_t kept[kKeptWords];  // all loads before the first use: one trip to memory
+  // All loads before the first use: one trip to memory.
+  const LaunchedState& state = *call.state;
+  const std::uint64_t index = M::load_relaxed(&state.op_index);
+  Epochs epochs[kWireFormats];
   RINGBELL_UNROLL
-  for (unsigned i = 0; i < kKeptWords; ++i) kept[i] = M::load_relaxed(&call.state->kept[i]);
+  for (unsigned i = 0; i < kWireFormats; ++i) {
+    epochs[i] = {M::load_relaxed(&state.epochs[i].send), M::load_relaxed(&state.epochs[i].recv)};
+  }
   const auto* line = reinterpret_cast<const CreditLine*>(ctx.window[ctx.rank] + ctx.layout.credit_offset(0, wire));
-  if (ctx.world > 1) shared.credit_seen[wire] = M::load_acquire(&line->consumed, Edge::kCredit);
+  const std::uint64_t consumed = ctx.world > 1 ? M::load_acquire(&line->consumed, Edge::kCredit) : 0;
   Persistent& persistent = shared.persistent;
-  persistent.op_index = kept[0];
+  persistent.op_index = index;
   RINGBELL_UNROLL
-  for (unsigned i = 0; i < kWireFormats; ++i) persistent.epochs[i] = {kept[1 + 2 * i], kept[2 + 2 * i]};
+  for (unsigned i = 0; i < kWireFormats; ++i) persistent.epochs[i] = epochs[i];
   if (ctx.world == 1) return;
-  const Epochs epochs = persistent.epochs[wire];
-  store_credit<M>(ctx, wire, epochs.recv - 1, false);
-  shared.sends_ahead =
-      first_step(ctx, call).bytes != 0 && has_room(epochs.send, shared.credit_seen[wire], ctx.layout.slots);
+  const Epochs now = persistent.epochs[wire];
+  store_credit<M>(ctx, wire, now.recv - 1, false);
+  const std::uint64_t slots = ctx.layout.slots;
+  // What the last call has seen may not have come to this lane yet.
+  shared.credit_seen[wire] = now.send - consumed < slots ? consumed : now.send - slots;
+  shared.sends_ahead = first_chunk(ctx, call).bytes != 0 && has_room(now.send, shared.credit_seen[wire], slots);
 }
 
 /// Poll team. The operation of this launch but for its index.
@@ -130,18 +139,16 @@ RINGBELL_TARGET void lay_out_launched(const WorkerContext& ctx, G& g) {
 
 /// The lanes that move lines. `pack` is this lane's first line, loaded while the turn was asked for.
 template <class M, Group G>
-RINGBELL_TARGET void send_ahead(const WorkerContext& ctx, G& g, const LaunchedCall& call, FirstStep first,
+RINGBELL_TARGET void send_ahead(const WorkerContext& ctx, G& g, const LaunchedCall& call, ByteRange first,
                                 std::uint64_t pack) {
   constexpr unsigned kWire = wire_index(Protocol::kLL);
   const std::uint64_t epoch = g.shared().persistent.epochs[kWire].send;
-  const std::uint64_t slot = ctx.layout.slot(kWire, 0, static_cast<std::uint32_t>(epoch) & (ctx.layout.slots - 1));
-  auto* const to = reinterpret_cast<LlLine*>(ctx.window[ctx.ring_next] + slot);
-  const auto* const in = static_cast<const std::byte*>(command_in(call.command)) + first.begin;
+  auto* const to = reinterpret_cast<LlLine*>(ctx.window[ctx.ring_next] + ctx.layout.slot(kWire, 0, epoch));
   const std::uint32_t flag = ll_flag(epoch);
-  constexpr auto kPack = static_cast<std::uint32_t>(kLlPayloadBytes);
-  for (std::uint32_t at = g.lane() * kPack; at < first.bytes; at += g.lanes() * kPack) {
-    if (at != g.lane() * kPack) pack = load_pack8<M>(in + at, valid_bytes(first.bytes, at, kPack));
-    M::publish_ll(&to[at / kPack], ll_pack(pack, flag));
+  const std::uint64_t lines = ceil_divide(first.bytes, kLlPayloadBytes);
+  for (std::uint64_t at = g.lane(); at < lines; at += g.lanes()) {
+    if (at != g.lane()) pack = load_first<M>(call, first, at * kLlPayloadBytes);
+    M::publish_ll(&to[at], ll_pack(pack, flag));
   }
 }
 
@@ -150,10 +157,10 @@ RINGBELL_TARGET void send_ahead(const WorkerContext& ctx, G& g, const LaunchedCa
 template <class M, Group G>
 RINGBELL_TARGET void keep_epochs(G& g, LaunchedState* state, const Epochs& now) {
   const GroupShared& shared = g.shared();
-  M::store_relaxed(&state->kept[0], shared.persistent.op_index + 1);
-  const unsigned wire = wire_index(shared.op.command.protocol);
-  M::store_relaxed(&state->kept[1 + 2 * wire], now.send);
-  M::store_relaxed(&state->kept[2 + 2 * wire], now.recv);
+  Epochs& kept = state->epochs[wire_index(shared.op.command.protocol)];
+  M::store_relaxed(&state->op_index, shared.persistent.op_index + 1);
+  M::store_relaxed(&kept.send, now.send);
+  M::store_relaxed(&kept.recv, now.recv);
 }
 
 /// Lane 0 of the header team, once the round is laid out: a call of one round knows before it runs what it will leave.
@@ -209,13 +216,9 @@ RINGBELL_TARGET void run_launched(const WorkerContext& ctx, G& g, const Launched
   GroupShared& shared = g.shared();
   if (g.in_header_team() && g.team_lane() == 0) ask_for_turn<M>(ctx, g, call);
   if (g.in_poll_team()) unpack_launched<M>(ctx, g, call);
-  const FirstStep first = first_step(ctx, call);
-  const std::uint32_t at = g.lane() * kLlPayloadBytes;
-  std::uint64_t pack = 0;
-  if (at < first.bytes) {
-    const auto* const in = static_cast<const std::byte*>(command_in(call.command)) + first.begin;
-    pack = load_pack8<M>(in + at, valid_bytes(first.bytes, at, kLlPayloadBytes));
-  }
+  const ByteRange first = first_chunk(ctx, call);
+  const std::uint64_t at = g.lane() * kLlPayloadBytes;
+  const std::uint64_t pack = at < first.bytes ? load_first<M>(call, first, at) : 0;
   g.sync(Edge::kStart);
   if (shared.refused != Status::kOk) return fill_output<M>(g, g.all_lanes());
   if (shared.sends_ahead && g.lane() < g.lanes()) send_ahead<M>(ctx, g, call, first, pack);

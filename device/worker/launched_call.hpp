@@ -20,24 +20,18 @@ inline constexpr unsigned kTurnCodeShift = 8;
 
 RINGBELL_HD constexpr std::uint64_t broken_turn(std::uint64_t code) { return code << kTurnCodeShift | kTurnBroken; }
 
-// LaunchedState::kept: op_index, then send and recv of each wire format.
-inline constexpr unsigned kKeptWords = 1 + 2 * kWireFormats;
-
 /// memory: the rank's own device memory (process memory on CPU); stays while a captured graph may be replayed. writer
 /// and reader: the launched call that has the turn. zero: `turn` is free.
 struct alignas(kCacheLineBytes) LaunchedState {
-  std::uint64_t kept[kKeptWords];
+  std::uint64_t op_index;
+  Epochs epochs[kWireFormats];
   std::uint64_t turn;  // any launched call, by compare-exchange from kTurnFree (edge kTurn)
 };
 static_assert(sizeof(LaunchedState) == kCacheLineBytes);
 
 RINGBELL_HD inline LaunchedState launched_state(const Persistent& initial) {
-  LaunchedState state{};
-  state.kept[0] = initial.op_index;
-  for (unsigned wire = 0; wire < kWireFormats; ++wire) {
-    state.kept[1 + 2 * wire] = initial.epochs[wire].send;
-    state.kept[2 + 2 * wire] = initial.epochs[wire].recv;
-  }
+  LaunchedState state{initial.op_index, {}, kTurnFree};
+  for (unsigned wire = 0; wire < kWireFormats; ++wire) state.epochs[wire] = initial.epochs[wire];
   return state;
 }
 

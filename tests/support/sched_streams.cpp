@@ -39,8 +39,10 @@ void SchedStreams::begin() {
     device::Persistent kept{0, config_.first_op, 0, 0, {}};
     for (device::Epochs& epochs : kept.epochs) epochs = {config_.first_epoch, config_.first_epoch};
     const device::LaunchedState first = device::launched_state(kept);
-    for (unsigned i = 0; i < device::kKeptWords; ++i) {
-      world_.memory().set_initial(&rank.state->kept[i], first.kept[i]);
+    world_.memory().set_initial(&rank.state->op_index, first.op_index);
+    for (unsigned wire = 0; wire < device::kWireFormats; ++wire) {
+      world_.memory().set_initial(&rank.state->epochs[wire].send, first.epochs[wire].send);
+      world_.memory().set_initial(&rank.state->epochs[wire].recv, first.epochs[wire].recv);
     }
     const device::WorkerContext& host = world_.rank(r).ctx;
     const device::WorkerContext ctx = device::stream_context(host);

@@ -34,6 +34,12 @@ void expect(const SegmentEvidence& evidence, SegmentState state, bool settled, c
   EXPECT_FALSE(verdict.removed);
 }
 
+void expect_kept_by_who_has_it_open(SegmentEvidence evidence) {
+  evidence.open_by = OpenBy::kVisible;
+  evidence.open_pid = 5;
+  expect(evidence, SegmentState::kLive, false, "process 5 has it open");
+}
+
 TEST(SegmentJudgement, WithoutLockBeatAndDescriptorItIsStaleAndItsOwnersAreNamed) {
   expect(dead_pair(), SegmentState::kStale, true, "gone: rank 0 (pid 101), rank 1 (pid 102)");
   SegmentEvidence nobody = dead_pair();
@@ -65,9 +71,7 @@ TEST(SegmentJudgement, AHalfMadeOneIsLeftToItsMakerForASecond) {
   expect(evidence, SegmentState::kTooEarly, false, "it was made just now");
   evidence.age_s = kYoungSegmentSeconds;
   expect(evidence, SegmentState::kHalfMade, true, "its maker died before it was ready");
-  evidence.open_by = OpenBy::kVisible;
-  evidence.open_pid = 5;
-  expect(evidence, SegmentState::kLive, false, "process 5 has it open");
+  expect_kept_by_who_has_it_open(evidence);
 }
 
 TEST(SegmentJudgement, AFreshHeartbeatWithoutALockWaitsForASecondLook) {
@@ -85,9 +89,7 @@ TEST(SegmentJudgement, WhoeverHasItOpenKeepsItEvenUnseen) {
   SegmentEvidence evidence = dead_pair();
   evidence.open_by = OpenBy::kInvisible;
   expect(evidence, SegmentState::kUnclear, false, "cannot be seen from here has it open");
-  evidence.open_by = OpenBy::kVisible;
-  evidence.open_pid = 5;
-  expect(evidence, SegmentState::kLive, false, "process 5 has it open");
+  expect_kept_by_who_has_it_open(evidence);
 }
 
 TEST(SegmentJudgement, WithoutTheKernelsWordAHiddenOwnerIsUnclearUnlessItSaidThatItEnds) {
