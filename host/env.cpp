@@ -58,6 +58,8 @@ constexpr EnvRow kTable[] = {
      "plants a fault for tests, e.g. flip:rank=1:publish=1000"},
     {EnvVar::kTimeScale, "RINGBELL_TIME_SCALE", EnvType::kNumber, 1, 1e6, false, nullptr, "1",
      "multiplies all times, for sanitizers and emulators"},
+    {EnvVar::kDumpDir, "RINGBELL_DUMP_DIR", EnvType::kText, 0, 0, false, nullptr, "(no dumps)",
+     "folder for a rank's last calls as JSON when its communicator breaks; `ringbell why FILE...` reads them"},
 };
 static_assert(std::size(kTable) == kEnvVarCount);
 

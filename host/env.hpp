@@ -41,8 +41,9 @@ enum class EnvVar : std::uint8_t {
   kLogFile,
   kFault,
   kTimeScale,
+  kDumpDir,
 };
-inline constexpr int kEnvVarCount = 21;
+inline constexpr int kEnvVarCount = 22;
 
 enum class EnvType : std::uint8_t { kInteger, kNumber, kFlag, kChoice, kHex, kText };
 

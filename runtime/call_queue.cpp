@@ -25,6 +25,28 @@ constexpr long kSleepNs = 50'000;
 constexpr long kKeptAwaySleepNs = 1'000'000;  // nothing can complete before another thread of this rank acts
 constexpr std::uint64_t kParkingLimitNs = 1'000'000'000;  // PARKING resolves in microseconds unless the device is gone
 
+/// Tells `why` and `top` that a thread waits, once it has waited for longer than a wait that goes well.
+class WaitNotice {
+ public:
+  explicit WaitNotice(device::HostWaitLine& line) noexcept : line_(line) {}
+  ~WaitNotice() {
+    if (given_) std::atomic_ref(line_.threads).fetch_sub(1, std::memory_order_relaxed);
+  }
+  WaitNotice(const WaitNotice&) = delete;
+  WaitNotice& operator=(const WaitNotice&) = delete;
+  void give(std::uint64_t seq, std::uint64_t since_ns) noexcept {
+    if (given_) return;
+    given_ = true;
+    CpuOps::store_relaxed(&line_.since_ns, since_ns);
+    CpuOps::store_relaxed(&line_.seq, seq);
+    std::atomic_ref(line_.threads).fetch_add(1, std::memory_order_relaxed);
+  }
+
+ private:
+  device::HostWaitLine& line_;
+  bool given_ = false;
+};
+
 }  // namespace
 
 CallQueue::CallQueue(host::Executor& executor, device::ControlBlock* control, device::CommandSlot* queue,
@@ -46,6 +68,7 @@ void CallQueue::retire_locked() noexcept {
     const std::uint64_t word = CpuOps::load_acquire(&line.word, Edge::kCompletion);
     if (device::completion_count(word) != retired_ + 1) return;
     if (device::completion_status(word) != Status::kOk) {
+      recorder_.completed(retired_, device::completion_status(word));
       note_failure(device::completion_status(word));
       return;
     }
@@ -107,10 +130,12 @@ Status CallQueue::submit(std::span<const device::Command> commands, Ticket* tick
         return Status::kAgain;
       }
     }
+    const std::uint64_t ticks = host::read_ticks();
     for (std::size_t i = 0; i < commands.size(); ++i) {
       const std::uint64_t seq = first + i;
       protocol_of_[seq & (depth_ - 1)] = static_cast<std::uint8_t>(commands[i].protocol);
       publish(seq, commands[i], afters == nullptr ? nullptr : &afters[i]);
+      recorder_.submitted(seq, commands[i], ticks);  // the worker has the call already
       tickets[i] = Ticket{seq, Status::kOk};
     }
     const device::Command& last = commands.back();
@@ -233,9 +258,17 @@ void CallQueue::note_failure(Status status) noexcept {
   end_launched_calls(device::abort_code(status, record.reporter, record.peer));
   try {
     broken_text_ = failure_text(record, limits_.rank, limits_.timeout_ns);
-    host::log_message(host::LogLevel::kError, broken_text_);
   } catch (...) {
     // No memory for a text: the status alone must do.
+  }
+  tell_broken(status, broken_text_);
+}
+
+void CallQueue::tell_broken(Status status, const std::string& why) noexcept {
+  host::log_message(host::LogLevel::kError, why);
+  try {
+    if (when_broken_) when_broken_(status, why);
+  } catch (...) {
   }
 }
 
@@ -245,6 +278,7 @@ Status CallQueue::settle(std::uint64_t seq) noexcept {
   const std::uint64_t count = device::completion_count(word);
   if (count == seq + 1) {
     const Status status = device::completion_status(word);
+    recorder_.completed(seq, status);
     if (status != Status::kOk) note_failure(status);
     return status;
   }
@@ -327,10 +361,12 @@ Status CallQueue::wait(const Ticket& ticket, host::Deadline deadline) noexcept {
   if (status != Status::kPending) return status;
   const std::uint64_t start = host::monotonic_ns();
   std::uint64_t kept_away_since = 0;
+  WaitNotice notice(control_->host_wait);
   for (unsigned polls = 1;; ++polls) {
     status = polls % kPollsPerState == 0 ? test(ticket) : settle(ticket.seq);
     if (status != Status::kPending) break;
     if (polls % 256 == 0) {
+      notice.give(ticket.seq, start);
       if (deadline.expired()) {
         status = Status::kAgain;
         break;
@@ -360,11 +396,11 @@ void CallQueue::abort(std::uint64_t code, const std::string& why) noexcept {
     if (!broken_.compare_exchange_strong(none, device::abort_status(code), std::memory_order_acq_rel)) return;
     broken_text_ = why;
   }
-  host::log_message(host::LogLevel::kError, why);
   CpuOps::store_release(&control_->control.abort_code, code, Edge::kAbort);
   // A parked worker must run once more to tell the peers.
   CpuOps::fence_seq_cst(Edge::kPark);
   (void)ensure_running();
+  tell_broken(device::abort_status(code), why);
 }
 
 void CallQueue::fail(Status status, const std::string& why) noexcept {
@@ -375,7 +411,7 @@ void CallQueue::fail(Status status, const std::string& why) noexcept {
   if (!first) return;
   end_launched_calls(device::abort_code(status, limits_.rank, limits_.rank));
   broken_text_ = why;
-  host::log_message(host::LogLevel::kError, why);
+  tell_broken(status, why);
 }
 
 // A worker that still runs may write into the buffers of calls that were queued before: they end when it says so.

@@ -7,6 +7,7 @@
 #define RINGBELL_RUNTIME_CALL_QUEUE_HPP_
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 #include "device/worker/context.hpp"
 #include "host/clock.hpp"
 #include "host/executor.hpp"
+#include "runtime/flight_recorder.hpp"
 #include "runtime/ringbell.hpp"
 
 namespace ringbell {
@@ -78,6 +80,11 @@ class CallQueue {
   [[nodiscard]] bool broken() const noexcept { return broken_.load(std::memory_order_acquire) != Status::kOk; }
   [[nodiscard]] Status broken_status() const noexcept { return broken_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string broken_text() const;
+  /// `told` runs once, on the thread that finds what breaks the queue, with the status and its text. It may call
+  /// nothing of this queue but recorder() and submitted(). Set before the first submit.
+  void when_broken(std::function<void(Status, const std::string&)> told) { when_broken_ = std::move(told); }
+  [[nodiscard]] const FlightRecorder& recorder() const noexcept { return recorder_; }
+  [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_relaxed); }
   [[nodiscard]] QueueNote note() const noexcept { return note_.load(std::memory_order_relaxed); }
   /// The call that the note is about; of no meaning for kFull and kNoCall.
   [[nodiscard]] std::uint64_t note_seq() const noexcept { return note_seq_.load(std::memory_order_relaxed); }
@@ -107,6 +114,7 @@ class CallQueue {
   Worker worker() noexcept;
   void end_launched_calls(std::uint64_t code) noexcept;
   void note_failure(Status status) noexcept;  // kOk: the status that the worker's record tells
+  void tell_broken(Status status, const std::string& why) noexcept;
   void count_park(std::uint64_t state) noexcept;
   void watch_start() noexcept;
   void take_note(QueueNote note, std::uint64_t seq) noexcept;
@@ -119,6 +127,9 @@ class CallQueue {
   device::Completion* const completions_;
   const CallQueueLimits limits_;
   const std::uint32_t depth_;
+
+  FlightRecorder recorder_;
+  std::function<void(Status, const std::string&)> when_broken_;
 
   std::mutex submit_mutex_;                // orders submits; guards the fields down to `stats_`
   std::vector<std::uint8_t> protocol_of_;  // by slot

@@ -9,18 +9,6 @@
 namespace ringbell {
 namespace {
 
-const char* awaited_name(device::WaitFor what) {
-  switch (what) {
-    case device::WaitFor::kNothing: return "nothing";
-    case device::WaitFor::kLine: return "data line";
-    case device::WaitFor::kTail: return "tail";
-    case device::WaitFor::kCredit: return "credit";
-    case device::WaitFor::kHeader: return "header";
-    case device::WaitFor::kTurn: return "turn";
-  }
-  return "something unknown";
-}
-
 // The packed dtype, operation, algorithm and protocol of a header.
 std::string call_text(std::uint64_t call) {
   return fmt::format("{} {} {} {}", dtype_name(static_cast<DType>(call & 0xff)),
@@ -72,6 +60,18 @@ std::string timeout_text(const device::WaitRecord& r, unsigned rank, std::uint64
 }
 
 }  // namespace
+
+const char* awaited_name(device::WaitFor what) {
+  switch (what) {
+    case device::WaitFor::kNothing: return "nothing";
+    case device::WaitFor::kLine: return "data line";
+    case device::WaitFor::kTail: return "tail";
+    case device::WaitFor::kCredit: return "credit";
+    case device::WaitFor::kHeader: return "header";
+    case device::WaitFor::kTurn: return "turn";
+  }
+  return "something unknown";
+}
 
 std::string failure_text(const device::WaitRecord& r, unsigned rank, std::uint64_t timeout_ns, unsigned way) {
   const bool launched = way == device::kStreamWay;

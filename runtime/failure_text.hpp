@@ -19,6 +19,9 @@ namespace ringbell {
 std::string failure_text(const device::WaitRecord& record, unsigned rank, std::uint64_t timeout_ns,
                          unsigned way = device::kHostWay);
 
+/// "header", "data line", ..
+const char* awaited_name(device::WaitFor what);
+
 }  // namespace ringbell
 
 #endif  // RINGBELL_RUNTIME_FAILURE_TEXT_HPP_

@@ -4,11 +4,14 @@
 
 #include <fmt/format.h>
 
+#include "host/env.hpp"
 #include "host/error.hpp"
 #include "host/log.hpp"
 #include "runtime/agreement.hpp"
 #include "runtime/build_info.hpp"
+#include "runtime/control_view.hpp"
 #include "runtime/failure_text.hpp"
+#include "runtime/flight_dump.hpp"
 
 namespace ringbell {
 namespace {
@@ -124,6 +127,7 @@ Rank::Rank(const UniqueId& id, int rank, int world, int local_rank, const Config
   fence_ = std::make_unique<host::Fence>(*segment_, *liveness_);
   try {
     set_up(deadline);
+    dump_when_broken();
     host::add_serviced(this);
   } catch (const std::exception& error) {
     fence_->fail(error.what());
@@ -134,6 +138,31 @@ Rank::Rank(const UniqueId& id, int rank, int world, int local_rank, const Config
     throw;
   }
   host::log_message(host::LogLevel::kInfo, describe());
+}
+
+// On the first error, by the thread that found it: the process may end before any other thread gets to it.
+void Rank::dump_when_broken() {
+  const std::optional<std::string> folder = host::Env::of_process().text(host::EnvVar::kDumpDir);
+  if (!folder) return;
+  check_dump_folder(*folder);
+  queue_->when_broken([this, folder = *folder](Status status, const std::string& why) {
+    FlightDump dump;
+    dump.version = build_info().version;
+    dump.session = segment_->name();
+    dump.rank = rank_;
+    dump.world = world_;
+    dump.pid = host::self_identity().pid;
+    dump.dumped_ns = host::monotonic_ns();
+    dump.submitted = queue_->submitted();
+    const ControlView view = view_control(segment_->control(rank_).data(), settings_.queue_depth);
+    dump.completed = completed_calls(view);
+    dump.stream_calls = streams_->issued();
+    dump.failure = failure_facts(*view.control, context_.rank, dump.completed, settings_.timeout_ns);
+    dump.failure.status = status;
+    dump.failure.text = why;
+    dump.records = queue_->recorder().records();
+    write_dump(folder, dump);
+  });
 }
 
 void Rank::set_up(host::Deadline deadline) {

@@ -57,6 +57,7 @@ class Rank final : public host::Serviced {
 
  private:
   void set_up(host::Deadline deadline);
+  void dump_when_broken();
   void watch_peers() noexcept;
   void take_stream_failure() noexcept;
   bool end_streams(host::Deadline deadline) noexcept;

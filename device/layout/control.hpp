@@ -80,10 +80,19 @@ struct WayRecords {
   WaitRecord failure;    // why it broke
 };
 
+/// memory: control block. writer: host threads of this rank, once a wait has outlasted its first polls. reader: `why`,
+/// `top`. zero: nobody waits.
+struct alignas(kCacheLineBytes) HostWaitLine {
+  std::uint64_t threads;   // in `wait` now
+  std::uint64_t since_ns;  // CLOCK_MONOTONIC; of the one that came last, as is `seq`
+  std::uint64_t seq;
+};
+
 struct alignas(kPageBytes) ControlBlock {
   StateLine state;  // of the host way's worker
   HostControlLine control;
   WayRecords way[kWays];
+  HostWaitLine host_wait;
 };
 static_assert(sizeof(ControlBlock) == kPageBytes);
 

@@ -113,6 +113,42 @@ class CallQueueTest : public testing::Test {
   CallQueue queue_{executor_, &control_, slots_, completions_, CallQueueLimits{kDepth, 16, 5'000'000, 0}};
 };
 
+TEST_F(CallQueueTest, WhatBreaksTheQueueIsToldOnceWithTheCallsThatWereMade) {
+  std::vector<std::string> told;
+  queue_.when_broken([&](Status status, const std::string& why) {
+    const auto records = queue_.recorder().records();
+    told.push_back(std::to_string(static_cast<int>(status)) + " " + std::to_string(queue_.submitted()) + " " +
+                   std::to_string(static_cast<int>(records.at(0).status)) + " " +
+                   std::to_string(static_cast<int>(records.at(1).status)) + " " + why);
+  });
+  const Ticket good = submitted();
+  const Ticket bad = submitted();
+  complete(good.seq);
+  EXPECT_EQ(queue_.wait(good, host::Deadline::never()), Status::kOk);
+  record(Status::kTimeout, bad.seq);
+  complete(bad.seq, Status::kTimeout);
+  EXPECT_EQ(queue_.wait(bad, host::Deadline::never()), Status::kTimeout);
+  EXPECT_EQ(queue_.test(bad), Status::kTimeout);
+  queue_.fail(Status::kSystem, "later");
+  queue_.abort(device::abort_code(Status::kAborted, 0, 0), "later");
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].substr(0, 7), "5 2 0 5") << told[0];
+}
+
+TEST_F(CallQueueTest, AThreadThatWaitsLongIsTold) {
+  const Ticket ticket = submitted();
+  EXPECT_EQ(queue_.wait(ticket, host::Deadline::after_ns(1'000'000)), Status::kAgain);
+  EXPECT_EQ(control_.host_wait.threads, 0u);
+  EXPECT_EQ(control_.host_wait.seq, ticket.seq);
+  const std::uint64_t before = host::monotonic_ns();
+  std::thread other([&] { EXPECT_EQ(queue_.wait(ticket, host::Deadline::never()), Status::kOk); });
+  while (CpuOps::load_relaxed(&control_.host_wait.threads) == 0) std::this_thread::yield();
+  EXPECT_GE(CpuOps::load_relaxed(&control_.host_wait.since_ns), before);
+  complete(ticket.seq);
+  other.join();
+  EXPECT_EQ(control_.host_wait.threads, 0u);
+}
+
 TEST_F(CallQueueTest, TheFirstSubmitLaunchesAndNoOtherWhileTheWorkerRuns) {
   for (int i = 0; i < 4; ++i) (void)submitted();
   EXPECT_EQ(executor_.launched, std::vector<std::uint64_t>{1});
