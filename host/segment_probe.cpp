@@ -3,11 +3,8 @@
 #include "host/segment_probe.hpp"
 
 #include <array>
-#include <cctype>
-#include <cstdlib>
 #include <cstring>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -15,6 +12,7 @@
 
 #include "host/error.hpp"
 #include "host/liveness.hpp"
+#include "host/open_segments.hpp"
 #include "host/process_identity.hpp"
 #include "host/segment_name.hpp"
 #include "host/shared_mapping.hpp"
@@ -35,35 +33,17 @@ double age_seconds(const struct stat& info) {
 
 SegmentVerdict unclear(int error) { return {SegmentState::kUnclear, errno_text(error)}; }
 
-bool is_process_folder(const char* name) { return std::isdigit(static_cast<unsigned char>(name[0])) != 0; }
-
 /// A process, other than this one, that has the file open as far as /proc shows; 0: none.
 std::uint32_t visible_holder(const std::string& name, const struct stat& file) {
-  DIR* const proc = opendir("/proc");
-  if (proc == nullptr) return 0;
-  std::uint32_t holder = 0;
-  for (const dirent* process; holder == 0 && (process = readdir(proc)) != nullptr;) {
-    if (!is_process_folder(process->d_name) || std::atoi(process->d_name) == getpid()) continue;
-    const std::string folder = std::string("/proc/") + process->d_name + "/fd";
-    DIR* const fds = opendir(folder.c_str());
-    if (fds == nullptr) continue;  // another user's, or just gone
-    while (const dirent* fd = readdir(fds)) {
-      const std::string path = folder + "/" + fd->d_name;
-      char target[512];
-      const ssize_t length = readlink(path.c_str(), target, sizeof target);
-      if (length <= 0) continue;
-      // The text depends on the process's mounts, the inode does not; to ask every descriptor for its inode could
-      // block.
-      struct stat info {};
-      if (std::string_view(target, static_cast<std::size_t>(length)).find(name) == std::string_view::npos) continue;
-      if (stat(path.c_str(), &info) != 0 || info.st_dev != file.st_dev || info.st_ino != file.st_ino) continue;
-      holder = static_cast<std::uint32_t>(std::atoi(process->d_name));
-      break;
+  for (const std::uint32_t pid : process_ids()) {
+    if (pid == static_cast<std::uint32_t>(getpid())) continue;
+    const auto segments = open_segments_of(pid, name);
+    if (!segments) continue;  // another user's, or just gone
+    for (const OpenSegment& open : *segments) {
+      if (open.device == file.st_dev && open.inode == file.st_ino) return pid;
     }
-    closedir(fds);
   }
-  closedir(proc);
-  return holder;
+  return 0;
 }
 
 /// Closes on every path out of the probe.

@@ -27,14 +27,14 @@ std::string name_of_session(const std::string& token) {
   return host::unique_id_segment_name(host::unique_id_of_launch(host::resolve_launch(env)));
 }
 
-/// As in /dev/shm, or as in RINGBELL_SESSION.
-std::string name_of(const std::string& text) {
+}  // namespace
+
+std::string segment_name(const std::string& text) {
   const std::string folder = host::shm_path("");
   if (text.starts_with(folder + "/")) return text.substr(folder.size());
+  if (text.starts_with("/ringbell-")) return text;
   return text.starts_with("ringbell-") ? std::string("/").append(text) : name_of_session(text);
 }
-
-}  // namespace
 
 std::string new_token() {
   std::array<unsigned char, 16> bytes{};
@@ -59,7 +59,7 @@ std::string remove_leftover(const std::string& token) noexcept {
 }
 
 std::vector<Object> clean(const std::optional<std::string>& name, bool removes) {
-  const auto names = name ? std::vector{name_of(*name)} : host::segment_names_of_user();
+  const auto names = name ? std::vector{segment_name(*name)} : host::segment_names_of_user();
   const auto removal = removes ? host::Removal::kIfDead : host::Removal::kNever;
   std::vector<Object> objects;
   for (const auto& finding : host::take_census(names, removal, host::Deadline::after_seconds(kPatienceS))) {

@@ -36,6 +36,10 @@ struct Object {
 /// @throws Error(kInvalidArgument): neither of them. Error(kSystem): /dev/shm cannot be read
 std::vector<Object> clean(const std::optional<std::string>& name, bool removes);
 
+/// The name of a session's segment. @param text its RINGBELL_SESSION, or an object's name or path in /dev/shm
+/// @throws Error(kInvalidArgument): neither of them
+std::string segment_name(const std::string& text);
+
 struct Place {
   int rank;
   int world;

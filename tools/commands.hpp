@@ -19,6 +19,12 @@ int run_command(const RunOptions& options);
 /// Lists this user's objects in /dev/shm and perf's temporary folders; removes those whose owners are dead.
 int clean_command(const CleanOptions& options);
 
+/// Tells whom everybody waits for. @return 0 nobody waits, 1 somebody does, 2 a communicator has broken
+int why_command(const WhyOptions& options);
+
+/// Shows the counters of this user's sessions, once or every second until it is ended.
+int top_command(const TopOptions& options);
+
 /// Measures as one of the ranks that a launcher started, or starts them. @param arguments as typed, program name first
 int perf_command(const PerfOptions& options, const std::vector<std::string>& arguments);
 

@@ -34,6 +34,17 @@ constexpr const char* kCleanExample =
     "exit: 0 nothing dead is left, 1 something else keeps a session from starting: see its line, 3 /dev/shm cannot be "
     "read,\n      64 usage";
 
+constexpr const char* kWhyExample =
+    "example: ringbell why            all running sessions of this user\n"
+    "         ringbell why 4711       those in which this process is a rank; it may be hung, stopped or gone\n"
+    "         ringbell why dumps/*.json   what ranks left in RINGBELL_DUMP_DIR when their communicator broke\n"
+    "One line per rank, the last line names whom the others wait for. Reads only; touches no GPU.\n"
+    "exit: 0 nobody waits, 1 somebody does, 2 a communicator has broken, 3 no such process, session or dump, 64 usage";
+constexpr const char* kTopExample =
+    "example: ringbell top\n         ringbell top --once --json\n"
+    "         ringbell top --prometheus > /var/lib/node_exporter/ringbell.prom\n"
+    "exit: 0 ok, also without a session, 3 no /proc, 64 usage, 130 ended by Ctrl-C";
+
 /// Options of later versions: named here so that the answer is better than "unknown".
 constexpr const char* kLater[] = {"--channels", "--threads"};
 
@@ -238,6 +249,19 @@ void read_perf(const CLI::App& perf, const PerfTexts& texts, PerfOptions& option
   if (!texts.seat.empty()) options.seat = read_seat(texts.seat, options.against.size());
 }
 
+/// A number is a process, everything else a dump.
+void read_subjects(const std::vector<std::string>& subjects, WhyOptions& why) {
+  if (subjects.empty()) return;
+  if (why.session) throw UsageError("--session and '" + subjects[0] + "' exclude each other");
+  if (subjects[0].find_first_not_of("0123456789") != std::string::npos) {
+    why.files = subjects;
+    return;
+  }
+  if (subjects.size() > 1) throw UsageError("'" + subjects[1] + "' beside pid " + subjects[0] + ": give one pid");
+  constexpr std::uint64_t kMostPid = 4'194'304;
+  why.pid = static_cast<std::uint32_t>(parse_whole("PID", subjects[0], 1, kMostPid));
+}
+
 // What follows "--" is the command's, whatever it looks like: this parser never sees it.
 std::vector<std::string> take_command(int argc, const char* const* argv, int* own_argc) {
   *own_argc = argc;
@@ -298,6 +322,21 @@ CommandLine read_command_line(int argc, const char* const* argv) {
   std::string session;
   clean->add_option("--session", session, "this one alone: its RINGBELL_SESSION, or a name as this command prints it");
 
+  CLI::App* const why = app.add_subcommand("why", "a job hangs or broke: name the rank that all others wait for");
+  why->footer(kWhyExample);
+  std::vector<std::string> subjects;
+  why->add_option("subject", subjects, "a pid, or dumps")->type_name("PID|FILE...");
+  std::string why_session;
+  why->add_option("--session", why_session, "the session: its RINGBELL_SESSION, or a name as this command prints it");
+
+  CLI::App* const top = app.add_subcommand("top", "counters of all running sessions of this user");
+  top->footer(kTopExample);
+  top->add_flag("--once", line.top.once, "one look, instead of one every second");
+  bool top_json = false;
+  top->add_flag("--json", top_json, "a line of JSON for each look");
+  bool prometheus = false;
+  top->add_flag("--prometheus", prometheus, "one look, as Prometheus' text format");
+
   try {
     app.parse(own_argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -329,8 +368,17 @@ CommandLine read_command_line(int argc, const char* const* argv) {
   } else if (clean->parsed()) {
     line.command = Command::kClean;
     if (clean->count("--session") != 0) line.clean.session = session;
+  } else if (why->parsed()) {
+    line.command = Command::kWhy;
+    if (why->count("--session") != 0) line.why.session = why_session;
+    read_subjects(subjects, line.why);
+  } else if (top->parsed()) {
+    line.command = Command::kTop;
+    if (top_json && prometheus) throw UsageError("--json and --prometheus exclude each other");
+    line.top.format = top_json ? TopFormat::kJson : prometheus ? TopFormat::kPrometheus : TopFormat::kTable;
+    line.top.once = line.top.once || prometheus;
   } else {
-    throw UsageError("no command: run, perf, env or clean; see --help");
+    throw UsageError("no command: run, perf, why, top, env or clean; see --help");
   }
   return line;
 }

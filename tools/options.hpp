@@ -70,7 +70,19 @@ struct CleanOptions {
   std::optional<std::string> session;  ///< RINGBELL_SESSION, or an object's name; nothing: all
 };
 
-enum class Command { kText, kRun, kPerf, kEnvironment, kClean };
+struct WhyOptions {
+  std::optional<std::uint32_t> pid;    ///< nothing of the three: all sessions of this user
+  std::optional<std::string> session;  ///< RINGBELL_SESSION, or a name as `why` prints it
+  std::vector<std::string> files;      ///< dumps
+};
+
+enum class TopFormat : std::uint8_t { kTable, kJson, kPrometheus };
+struct TopOptions {
+  bool once = false;
+  TopFormat format = TopFormat::kTable;
+};
+
+enum class Command { kText, kRun, kPerf, kEnvironment, kClean, kWhy, kTop };
 
 struct CommandLine {
   Command command = Command::kText;
@@ -78,6 +90,8 @@ struct CommandLine {
   RunOptions run;
   PerfOptions perf;
   CleanOptions clean;
+  WhyOptions why;
+  TopOptions top;
 };
 
 /// The hidden option by which perf tells the processes that it starts their seat, and its value.

@@ -31,6 +31,8 @@ int dispatch(int argc, const char* const* argv) {
     case Command::kPerf: return perf_command(line.perf, std::vector<std::string>(argv, argv + argc));
     case Command::kEnvironment: return environment_command();
     case Command::kClean: return clean_command(line.clean);
+    case Command::kWhy: return why_command(line.why);
+    case Command::kTop: return top_command(line.top);
     case Command::kText: break;
   }
   print(line.text);
