@@ -75,6 +75,7 @@ struct SessionView {
   std::uint32_t queue_depth = 0;  ///< 0: no rank has got so far
   std::uint64_t taken_ns = 0;     ///< CLOCK_MONOTONIC
   std::vector<RankView> ranks;
+  std::string unreadable;  ///< why `ranks` is empty: another version's session, with the remedy; else empty
 };
 
 /// Which sessions to look at: all of this user, those of one process, or one by its name (RINGBELL_SESSION's value, or
@@ -85,10 +86,13 @@ struct Choice {
 };
 
 /// Looks twice, `apart_s` from each other; what moved in between waits for nobody. @return in order of names
-/// @throws Error kInvalidArgument: no such process, another user's, no rank of a session, no such session, each with
-/// the
-///   value and a remedy; kUnsupported: a session of another version's layout; kSystem: no /proc
+/// @throws Error kInvalidArgument: no such process, another user's, no rank of a session, or no such session, with the
+///   value and a remedy; kSystem: no /proc; kUnsupported: a chosen session is of another version's layout (where all
+///   are looked at, its view says so)
 std::vector<SessionView> view_sessions(const Choice& choice, double apart_s);
+
+/// One look at a session. @param fd its segment, open for reading @throws Error kUnsupported as above
+SessionView read_session(int fd, const std::string& name);
 
 /// The second look as `now` tells it, without the waits that were over before it.
 SessionView combine(const SessionView& before, SessionView now);

@@ -140,6 +140,10 @@ const std::vector<Metric>& metrics() {
 std::string top_table(const std::vector<SessionView>& before, const std::vector<SessionView>& now) {
   std::string text;
   for (const SessionView& session : now) {
+    if (!session.unreadable.empty()) {
+      text += fmt::format("{}\n", session.unreadable);
+      continue;
+    }
     text += fmt::format("session {}{}\n", session.name, session.ranks.empty() ? "" : session.cuda ? ", cuda" : ", cpu");
     text += fmt::format("{:>4} {:>8} {:<9} {:<8} {:>12} {:>10} {:>6} {:>9} {:>9} {}\n", "rank", "pid", "process",
                         "worker", "completed", "calls/s", "queued", "launches", "in wait", "waits for");
@@ -171,6 +175,7 @@ std::string top_json(const std::vector<SessionView>& before, const std::vector<S
                         {"device", session.cuda ? "cuda" : "cpu"},
                         {"queue_depth", session.queue_depth},
                         {"taken_ns", session.taken_ns},
+                        {"error", session.unreadable.empty() ? Json(nullptr) : Json(session.unreadable)},
                         {"ranks", ranks},
                         {"culprit", {{"ranks", culprit.ranks}, {"text", culprit.text}}}});
   }

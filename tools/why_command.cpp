@@ -59,7 +59,8 @@ int why_command(const WhyOptions& options) {
   std::vector<std::pair<int, std::string>> told;
   for (const session::SessionView& view : sessions) {
     const Culprit culprit = find_culprit(view);
-    told.emplace_back(exit_code_of(culprit.finding), session_text(view) + culprit.text + "\n");
+    told.emplace_back(exit_code_of(culprit.finding),
+                      session_text(view) + (view.unreadable.empty() ? culprit.text + "\n" : ""));
   }
   std::stable_sort(told.begin(), told.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string text;

@@ -95,6 +95,7 @@ std::string worker_text(const RankView& rank) {
 std::string session_text(const session::SessionView& session) {
   const bool is_dump = session.taken_ns == 0;
   std::string text = fmt::format("session {}: ", session.name);
+  if (!session.unreadable.empty()) return fmt::format("{}\n", session.unreadable);
   if (session.ranks.empty()) return text + "being made\n";
   text += fmt::format("{} ranks{}{}{}\n", session.ranks.size(),
                       is_dump || session.version.empty() ? ""

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <signal.h>
@@ -384,6 +385,28 @@ TEST(Why, TellsOfBadInputTheValueAndARemedy) {
     EXPECT_EQ(told.out, "") << row.arguments;
   }
   remove_folder(folder);
+}
+
+TEST(Why, LeavesASessionOfAnotherLayoutAloneAndSaysSo) {
+  // A file that the test has open under a session's name, with a header of layout version 1.
+  const std::string name = "ringbell-" + std::to_string(geteuid()) + "-00000000000abcde";
+  const std::string path = "/dev/shm/" + name;
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+  ASSERT_GE(fd, 0);
+  const std::uint64_t header[] = {0x014c4c4542474e52, 1};
+  ASSERT_EQ(write(fd, header, sizeof header), static_cast<ssize_t>(sizeof header));
+  unlink(path.c_str());
+  const std::string words = "session /" + name + " has layout version 1, this program reads ";
+  for (const std::string& subject : {std::to_string(getpid()), "--session " + name}) {
+    const Outcome told = why(subject);
+    EXPECT_EQ(told.code, 3) << told.out;
+    EXPECT_HAS(told.err, words);
+  }
+  EXPECT_HAS(run_program("$RINGBELL why").out, words);
+  const Outcome top = run_program("$RINGBELL top --once");
+  EXPECT_EQ(top.code, 0);
+  EXPECT_HAS(top.out, words);
+  close(fd);
 }
 
 TEST(Why, LooksAtNoOtherUsersProcess) {
