@@ -11,6 +11,7 @@ cd "$ROOT" || exit 3
 BUILD_PACKAGES=(g++ cmake ninja-build libboost-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev)
 TEST_PACKAGES=(libgtest-dev python3)
 PEER_PACKAGES=(libopenmpi-dev openmpi-bin)  # perf --against mpi: built where they are, asked for by nobody but CI
+MODEL_PACKAGES=(spin)  # tests/models: skipped where it is not, asked for by nobody but CI
 LINT_PACKAGES=(clang-format clang-tidy codespell shellcheck)
 ASSUME_YES="${ASSUME_YES:-0}"
 
@@ -36,7 +37,7 @@ have_package() {
     cmake) command -v cmake ;;
     ninja-build) command -v ninja ;;
     python3) command -v python3 ;;
-    clang-format | clang-tidy | codespell | shellcheck) command -v "$1" ;;
+    clang-format | clang-tidy | codespell | shellcheck | spin) command -v "$1" ;;
     libboost-dev) have_header boost/version.hpp ;;
     libfmt-dev) have_header fmt/format.h ;;
     libspdlog-dev) have_header spdlog/spdlog.h ;;
