@@ -42,13 +42,22 @@ Outcome why(const std::string& subject) {
   return outcome;
 }
 
-/// Asks until the answer names it: a wait is told once it has lasted a millisecond, and ranks share the cores.
-Outcome why_once_told(const std::string& subject, const std::string& words) {
+/// The first line with these words, "" when there is none.
+std::string line_with(const std::string& text, const std::string& words) {
+  for (const std::string& line : lines_of(text)) {
+    if (has(line, words)) return line;
+  }
+  return "";
+}
+
+/// Asks until the last line has these words, and what it tells of rank 0 the other ones: a wait is told once it has
+/// lasted a millisecond, and ranks share the cores.
+Outcome why_once_told(const std::string& subject, const std::string& words, const std::string& of_rank_0 = "") {
   Outcome outcome;
   eventually(
       [&] {
         outcome = why(subject);
-        return has(last_line(outcome), words);
+        return has(last_line(outcome), words) && has(line_with(outcome.out, "rank 0: "), of_rank_0);
       },
       10);
   return outcome;
@@ -107,7 +116,8 @@ void hold_up_in_a_call(const std::function<void(RankProcesses&)>& hold_up,
 TEST(Why, NamesARankThatIsStoppedInTheMiddleOfACallWithinASecond) {
   hold_up_in_a_call([](RankProcesses& ranks) { ranks.signal(1, SIGSTOP); },
                     [](RankProcesses& ranks) {
-                      const Outcome told = why_once_told(pid_text(ranks, 0), "ranks 0 and 2 wait for it");
+                      const Outcome told = why_once_told(pid_text(ranks, 0), "ranks 0 and 2 wait for it",
+                                                         "host in wait for call 2 since ");
                       EXPECT_EQ(told.code, 1) << told.err;
                       EXPECT_HAS(last_line(told), "culprit: rank 1 (pid " + pid_text(ranks, 1) + "): in call 2");
                       EXPECT_HAS(last_line(told), "is stopped; kill -CONT " + pid_text(ranks, 1));
@@ -177,7 +187,7 @@ void leave_out_a_call(const std::function<void(RankProcesses&)>& look,
 }
 
 void expect_call_1_missed(RankProcesses& ranks) {
-  const Outcome told = why_once_told(pid_text(ranks, 0), "ranks 0 and 1 wait for it");
+  const Outcome told = why_once_told(pid_text(ranks, 0), "ranks 0 and 1 wait for it", "host in wait for call 1 since ");
   EXPECT_EQ(told.code, 1) << told.err;
   EXPECT_HAS(last_line(told), "culprit: rank 2 (pid " + pid_text(ranks, 2) +
                                   "): it has not made call 1 (float32 sum "
@@ -508,12 +518,6 @@ TEST(Top, ShowsTheSameCountersAsTableJsonAndPrometheus) {
       [](RankProcesses& ranks) {
         expect_call_1_missed(ranks);
         const std::string pid = pid_text(ranks, 0);
-        const auto line_with = [](const std::string& text, const std::string& words) {
-          for (const std::string& line : lines_of(text)) {
-            if (has(line, words)) return line;
-          }
-          return std::string();
-        };
         const Outcome table = run_program("$RINGBELL top --once");
         EXPECT_EQ(table.code, 0) << table.err;
         EXPECT_HAS(line_with(table.out, " " + pid + " "), "header of rank 2, ");
