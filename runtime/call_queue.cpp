@@ -168,6 +168,10 @@ Status CallQueue::launch(std::uint64_t generation) noexcept {
     device::give_back_launch<CpuOps>(&launched_, generation);
     return Status::kOk;
   }
+  return start(generation);
+}
+
+Status CallQueue::start(std::uint64_t generation) noexcept {
   // Counted first: whoever sees the worker's park has seen its launch.
   launches_.fetch_add(1, std::memory_order_relaxed);
   const Status status = executor_.launch(generation);
@@ -397,10 +401,37 @@ void CallQueue::abort(std::uint64_t code, const std::string& why) noexcept {
     broken_text_ = why;
   }
   CpuOps::store_release(&control_->control.abort_code, code, Edge::kAbort);
-  // A parked worker must run once more to tell the peers.
+  // A parked worker must run once more to tell the peers. One that runs may have looked at the word for the last time
+  // and park: relay_abort sees to that, and to a launch that fails here or that a scope forbids.
   CpuOps::fence_seq_cst(Edge::kPark);
   (void)ensure_running();
   tell_broken(device::abort_status(code), why);
+}
+
+// Asked again and again, so it needs no fence and waits for no PARKING. stays_ is not asked: what is launched here runs
+// no call. The abort word comes before failed_, as fail() writes them: without it a worker would run calls.
+bool CallQueue::relay_abort() noexcept {
+  if (relay_ended_ || !broken()) return false;
+  if (CpuOps::load_acquire(&control_->control.abort_code, Edge::kAbort) == 0) return true;
+  relay_ended_ = failed_.load(std::memory_order_acquire);
+  if (relay_ended_) return false;
+  switch (device::claim_launch<CpuOps>(&control_->state, &launched_)) {
+    case LaunchRight::kBroken: relay_ended_ = true; return false;
+    case LaunchRight::kNotNeeded:
+    case LaunchRight::kUnresolved: return true;
+    case LaunchRight::kMine: break;
+  }
+  count_park(CpuOps::load_relaxed(&control_->state.state));
+  if (start(CpuOps::load_relaxed(&launched_)) == Status::kOk) return true;
+  relay_ended_ = true;
+  try {
+    host::log_message(host::LogLevel::kWarn,
+                      "the other ranks cannot be told of the abort and learn of it by their own "
+                      "time-outs: the worker was not launched: " +
+                          executor_.error_text());
+  } catch (...) {
+  }
+  return false;
 }
 
 void CallQueue::fail(Status status, const std::string& why) noexcept {

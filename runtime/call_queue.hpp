@@ -74,6 +74,10 @@ class CallQueue {
 
   /// Launches the worker if commands wait and nobody else does it. @return true while something is outstanding
   bool keep_going() noexcept;
+  /// After an abort, from the service thread: launches a worker that has parked, until one has told the peers, inside
+  /// scopes too. That one looks at the abort word before all else and leaves, so it keeps no GPU. @return true while
+  /// it must be asked again
+  bool relay_abort() noexcept;
   /// A stream has still to store into this queue: its memory must stay, broken or not.
   bool stores_pending() noexcept;
 
@@ -102,6 +106,7 @@ class CallQueue {
   bool front_is_ready_locked() noexcept;
   Status ensure_running() noexcept;
   Status launch(std::uint64_t generation) noexcept;
+  Status start(std::uint64_t generation) noexcept;
   Status await_parked(host::Deadline deadline) noexcept;
   void write_requests() noexcept;
   void retire_locked() noexcept;
@@ -158,6 +163,7 @@ class CallQueue {
   std::atomic<QueueNote> note_{QueueNote::kNone};
   std::atomic<std::uint64_t> note_seq_{0};
   std::atomic<bool> failed_{false};  // the worker will never write again; set after broken_
+  bool relay_ended_ = false;         // relay_abort's own: told, or no launch was to be had
 };
 
 }  // namespace ringbell

@@ -99,7 +99,9 @@ Status CallQueue::park_and_stay(host::Deadline deadline) noexcept {
     stays_.fetch_add(1, std::memory_order_seq_cst);
     write_requests();
   }
-  // A submit may have launched in between; it is the last that can.
+  // A submit may have launched in between; it is the last that can, but for relay_abort. Partner of the fence:
+  // launch().
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   const Status parked = await_parked(deadline);
   if (parked != Status::kOk) unpark();
   return parked;
@@ -114,7 +116,7 @@ void CallQueue::unpark() noexcept {
   }
   CpuOps::fence_seq_cst(Edge::kPark);
   keep_going();
-  // Aborted meanwhile: the worker must run once more to tell the peers.
+  // Aborted meanwhile: the worker must run once more to tell the peers, now and not at the next tick.
   if (broken() && !failed_.load(std::memory_order_acquire)) (void)ensure_running();
 }
 

@@ -394,7 +394,9 @@ void Rank::abort_here() noexcept {
 
 bool Rank::tick() noexcept {
   const host::LogRankScope scope(rank_);
-  const bool outstanding = queue_->keep_going();
+  // In this order: what breaks in the first is told by the second.
+  const bool queued = queue_->keep_going();
+  const bool outstanding = queue_->relay_abort() || queued;
   const std::uint64_t now = host::monotonic_ns();
   if (now - watched_ns_ >= kWatchEveryNs) {
     watched_ns_ = now;

@@ -218,7 +218,9 @@ class RINGBELL_API Communicator {
   /// back. While a scope keeps the worker away, calls queued behind it are not waited for. @param deadline_s as for
   /// wait
   [[nodiscard]] Status park(double deadline_s = -1) noexcept;
-  /// From here to unpark() the worker stays away; calls are queued and run then. Counted. See ParkedScope.
+  /// From here to unpark() the worker stays away; calls are queued and run then. Counted. See ParkedScope. Only an
+  /// abort brings it back before: once, for as long as it takes to tell the other ranks (microseconds), and to run no
+  /// call.
   [[nodiscard]] Status park_and_stay(double deadline_s = -1) noexcept;
   void unpark() noexcept;
 

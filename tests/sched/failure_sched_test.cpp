@@ -5,6 +5,8 @@
 // ringbell-test: name=long label=long timeout=7200 env=RINGBELL_SEEDS=20000 sanitize=none
 //
 // Calls that cannot succeed, explored: every rank gets the error, and the record names what it should.
+#include <cstdio>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/sched_world.hpp"
@@ -59,10 +61,14 @@ bool first_call_done(SchedWorld& world) {
   return true;
 }
 
-void abort_after_first_call(SchedWorld& w) {
+void await_first_call(SchedWorld& w) {
   for (unsigned r = 0; r < w.config().ranks; ++r) {
     while (Host::load_acquire(&w.rank(r).ctx.completions[0].word, Edge::kCompletion) == 0) Host::pause(1);
   }
+}
+
+void abort_after_first_call(SchedWorld& w) {
+  await_first_call(w);
   Host::store_release(&w.rank(0).ctx.control->control.abort_code, device::abort_code(Status::kAborted, 0, 0),
                       Edge::kAbort);
 }
@@ -128,6 +134,94 @@ TEST_P(FailureSched, AbortReachesAnIdleWorker) {
   self = &world;
   world.add_thread("aborter", true, abort_after_first_call);
   expect_good(world);
+}
+
+// Rank 0 has made one call, its worker leaves for whatever reason, and the others wait for it in the next call, without
+// a time-out of their own.
+WorldConfig abort_while_parking(WorldConfig config, SchedWorld*& self) {
+  config.idle_park_ns = {0, 1000, 10'000};
+  config.lease_ns = {0, 1'000'000'000};
+  config.service = true;
+  config.change_call = [](Call call, unsigned rank, std::size_t index) {
+    if (index == 1) call.expected = Status::kAborted;
+    if (index == 0 && rank == 0) call.flags = device::kFlagLastOfBurst;
+    return call;
+  };
+  config.may_submit = [&self](unsigned rank, std::size_t index) { return index == 0 || rank != 0 || broken(*self, 0); };
+  return config;
+}
+
+void abort_while_parking_thread(SchedWorld& w) {
+  SeededRandom& random = w.scheduler().random();
+  await_first_call(w);
+  for (std::uint32_t pauses = random.below(random.one_in(2) ? 100 : 4); pauses != 0; --pauses) Host::pause(1);
+  w.abort(0, device::abort_code(Status::kAborted, 0, 0));
+}
+
+TEST_P(FailureSched, AbortOfAWorkerThatIsLeavingReachesThePeers) {
+  SchedWorld* self = nullptr;
+  WorldConfig config = abort_while_parking(this->config(9), self);
+  config.relays_aborts = true;
+  SchedWorld world(config);
+  self = &world;
+  world.add_thread("aborter", true, abort_while_parking_thread);
+  expect_good(world);
+}
+
+void keep_away_once(SchedWorld& w) {
+  await_first_call(w);
+  w.park_and_stay(0);
+  for (std::uint32_t pauses = w.scheduler().random().below(50); pauses != 0; --pauses) Host::pause(1);
+  w.unpark(0);
+}
+
+TEST_P(FailureSched, AbortBesideAScopeReachesThePeers) {
+  SchedWorld* self = nullptr;
+  WorldConfig config = abort_while_parking(this->config(9), self);
+  config.relays_aborts = true;
+  config.scopes = true;
+  SchedWorld world(config);
+  self = &world;
+  world.add_thread("aborter", true, abort_while_parking_thread);
+  world.add_thread("keeper", true, keep_away_once);
+  expect_good(world);
+}
+
+// The scope stays open until all calls have ended.
+TEST_P(FailureSched, AbortInsideAnOpenScopeReachesThePeers) {
+  SchedWorld* self = nullptr;
+  WorldConfig config = abort_while_parking(this->config(9), self);
+  config.relays_aborts = true;
+  config.scopes = true;
+  SchedWorld world(config);
+  self = &world;
+  world.add_thread("aborter", true, [](SchedWorld& w) {
+    await_first_call(w);
+    w.park_and_stay(0);
+    w.abort(0, device::abort_code(Status::kAborted, 0, 0));
+  });
+  expect_good(world);
+}
+
+// What the service thread is for: without its look the explorer finds the abort that nobody tells of.
+TEST(AbortSched, WithoutTheServicesLookAnAbortIsLost) {
+  for (const bool scopes : {false, true}) {
+    SchedWorld* self = nullptr;
+    WorldConfig config;
+    config.calls = {{.count = 3}, {.count = 9}};
+    config = abort_while_parking(config, self);
+    config.scopes = scopes;
+    config.step_limit = 30'000;
+    if (scopes) config.lease_ns = config.idle_park_ns = {1'000'000'000};
+    SchedWorld world(config);
+    self = &world;
+    world.add_thread("aborter", true, abort_while_parking_thread);
+    if (scopes) world.add_thread("keeper", true, keep_away_once);
+    const Outcome found = world.explore(1, 5000);
+    EXPECT_TRUE(found.failed) << "not found in " << found.seeds << " seeds";
+    EXPECT_NE(found.report.find("no end in sight"), std::string::npos) << found.report;
+    std::printf("found after %llu seeds\n", static_cast<unsigned long long>(found.seeds));
+  }
 }
 
 TEST_P(FailureSched, TimeoutNamesThePeerThatIsAwaited) {

@@ -55,6 +55,7 @@ void SchedWorld::make_rank(unsigned r) {
   rank.ctx.window[r] = memory_.allocate(name + "window", window_bytes, 128);
   for (unsigned way = 0; way < device::kWays; ++way) name_window(r, way);
   rank.launched = reinterpret_cast<std::uint64_t*>(memory_.allocate(name + "launched", 8));
+  rank.stays = reinterpret_cast<std::uint64_t*>(memory_.allocate(name + "stays", 8));
   for (unsigned i = 0; i < buffers(); ++i) {
     rank.in[i] = memory_.allocate(name + "in" + std::to_string(i), kUserBytes);
     rank.out[i] = memory_.allocate(name + "out" + std::to_string(i), kUserBytes);
@@ -135,6 +136,7 @@ void SchedWorld::start_rank(unsigned r) {
   rank.next_call = 0;
   rank.generation = 0;
   rank.lanes_running = 0;
+  rank.away = false;
   rank.host_lock = false;
   rank.host_unlocked.fill(0);
   rank.afters = 0;
@@ -216,8 +218,28 @@ void SchedWorld::lane(unsigned r, unsigned lane) {
 
 device::LaunchRight SchedWorld::look_after_launch(unsigned r) {
   Rank& rank = ranks_[r];
+  if (config_.scopes && Host::load_relaxed(rank.stays) != 0) {
+    const std::uint64_t state = Host::load_acquire(&rank.ctx.control->state.state, device::Edge::kState);
+    const bool gone = device::state_residency(state) == device::Residency::kBroken;
+    return gone ? device::LaunchRight::kBroken : device::LaunchRight::kNotNeeded;
+  }
   const device::LaunchRight right = device::claim_launch<Host>(&rank.ctx.control->state, rank.launched);
   if (right != device::LaunchRight::kMine) return right;
+  if (config_.scopes) {
+    Host::fence_seq_cst(device::Edge::kStart);
+    if (Host::load_relaxed(rank.stays) != 0) {
+      device::give_back_launch<Host>(rank.launched, Host::load_relaxed(rank.launched));
+      return device::LaunchRight::kNotNeeded;
+    }
+  }
+  if (rank.away) scheduler_.fail("a launch in a scope");
+  launch(r);
+  return right;
+}
+
+// The caller has the right to.
+void SchedWorld::launch(unsigned r) {
+  Rank& rank = ranks_[r];
   ++rank.generation;
   scheduler_.trace("launch", nullptr, rank.generation);
   if (*rank.launched != rank.generation) scheduler_.fail("two launches of one generation");
@@ -225,7 +247,6 @@ device::LaunchRight SchedWorld::look_after_launch(unsigned r) {
     memory_.join(rank.worker.thread[l], memory_.clock(scheduler_.self()));
     scheduler_.wake(rank.worker.thread[l]);
   }
-  return right;
 }
 
 void SchedWorld::publish(unsigned r, const device::Command& command, std::uint64_t seq) {
@@ -293,6 +314,7 @@ Status SchedWorld::wait(unsigned r, std::uint64_t seq, std::uint64_t* info, bool
 void SchedWorld::service(unsigned r) {
   for (;;) {
     for (std::uint32_t pauses = scheduler_.random().below(32) + 1; pauses != 0; --pauses) Host::pause(1);
+    if (config_.relays_aborts) relay_abort(r);
     if (front_is_ready(r)) static_cast<void>(look_after_launch(r));
   }
 }
@@ -378,6 +400,12 @@ void SchedWorld::application(unsigned r) {
   std::size_t head = 0;
   std::size_t tail = 0;
   for (;;) {
+    // Not under the lock: the service thread takes it, too.
+    const auto must_wait = [&] {
+      return head - tail < config_.ahead && rank.next_call < config_.calls.size() &&
+             !config_.may_submit(r, rank.next_call);
+    };
+    while (config_.may_submit && must_wait()) Host::pause(1);
     lock_host(r);
     const bool more = rank.next_call < config_.calls.size();
     if (more && head - tail < config_.ahead) {
@@ -385,7 +413,6 @@ void SchedWorld::application(unsigned r) {
       const std::uint64_t seq = seqs[head % 8] = rank.next_seq++;
       ++head;
       const Call c = call(r, index);
-      while (config_.may_submit && !config_.may_submit(r, index)) Host::pause(1);
       if (!c.after_stream) write_input(r, index);
       for (std::uint32_t pauses = scheduler_.random().below(scheduler_.random().one_in(3) ? 200 : 4); pauses != 0;
            --pauses) {

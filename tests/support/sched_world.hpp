@@ -53,13 +53,15 @@ struct WorldConfig {
   unsigned queue_depth = 2;
   unsigned ahead = 1;             // calls submitted before the first is waited for, at most queue_depth
   bool service = false;           // a thread per rank that claims launches now and then
+  bool relays_aborts = false;     // and launches a parked worker after an abort until it has left for good
+  bool scopes = false;            // threads of the test keep workers away
   bool wait_claims = true;        // waiting looks after launches
   bool wait_claims_after = true;  // waiting for a call after a stream does, if wait_claims does not
   unsigned applications = 1;  // threads that share a rank's calls; more than one: calls of count 0, no more than depth
   std::uint64_t step_limit = 300'000;
   std::vector<Call> calls;
   std::function<Call(Call, unsigned rank, std::size_t index)> change_call;
-  std::function<bool(unsigned rank, std::size_t index)> may_submit;  // asked until true
+  std::function<bool(unsigned rank, std::size_t index)> may_submit;  // asked until true; one application
   std::function<bool(unsigned rank, std::size_t index)> may_store;   // the same, by the stream before its last store
 };
 
@@ -80,12 +82,14 @@ class SchedWorld {
     SchedWorker worker;
     WarpWorker warps;
     std::uint64_t* launched = nullptr;  // in the model's memory
+    std::uint64_t* stays = nullptr;     // the same
     std::byte* in[4] = {};
     std::byte* out[4] = {};
     std::uint64_t next_seq = 0;
     std::size_t next_call = 0;
     std::uint64_t generation = 0;  // of the newest launch asked for
     unsigned lanes_running = 0;
+    bool away = false;  // a scope has begun and not ended: nothing but an abort's telling is launched
     bool host_lock = false;
     Clock host_unlocked{};  // what happened before the lock was free again
     // Under the lock, as in runtime/call_queue.cpp.
@@ -116,6 +120,11 @@ class SchedWorld {
   [[nodiscard]] const WorldConfig& config() const { return config_; }
   /// What submit and wait do about launches; kMine is acted upon.
   device::LaunchRight look_after_launch(unsigned r);
+  // CallQueue::abort, relay_abort, park_and_stay (from stays_ on) and unpark: sched_abort.cpp.
+  void abort(unsigned r, std::uint64_t code);
+  void relay_abort(unsigned r);
+  void park_and_stay(unsigned r);
+  void unpark(unsigned r);
   void publish(unsigned r, const device::Command& command, std::uint64_t seq);
   void ring(unsigned r);  // after publish: the fence, and the launch if it is due
   /// Is the oldest command that has not completed whole?
@@ -139,6 +148,7 @@ class SchedWorld {
   void lane(unsigned r, unsigned lane);
   void application(unsigned r);
   void service(unsigned r);
+  void launch(unsigned r);
   void stream(unsigned r);
   void lock_host(unsigned r);
   void unlock_host(unsigned r);

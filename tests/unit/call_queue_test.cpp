@@ -11,6 +11,7 @@
 
 #include "device/mem/ops_cpu.hpp"
 #include "device/queue/producer.hpp"
+#include "host/log.hpp"
 
 namespace ringbell {
 namespace {
@@ -460,6 +461,67 @@ TEST_F(CallQueueTest, AnAbortWakesAParkedWorkerSoThatItTellsThePeers) {
   state(1, Residency::kParked, ParkReason::kIdle);
   queue_.abort(device::abort_code(Status::kAborted, 0, 0), "rank 0 aborted");
   EXPECT_EQ(executor_.launched.back(), 2u);
+}
+
+TEST_F(CallQueueTest, AWorkerThatParksWithoutHavingSeenTheAbortIsLaunchedByTheServiceUntilOneHasToldThePeers) {
+  EXPECT_FALSE(queue_.relay_abort()) << "nothing to tell";
+  (void)submitted();
+  complete(0);
+  queue_.abort(device::abort_code(Status::kAborted, 0, 0), "rank 0 aborted");
+  EXPECT_EQ(executor_.launched.size(), 1u) << "it runs";
+  EXPECT_TRUE(queue_.relay_abort());
+  state(1, Residency::kParking, ParkReason::kLease);
+  EXPECT_TRUE(queue_.relay_abort());
+  EXPECT_EQ(executor_.launched.size(), 1u);
+  state(1, Residency::kParked, ParkReason::kLease);
+  EXPECT_FALSE(queue_.keep_going());
+  EXPECT_TRUE(queue_.relay_abort());
+  EXPECT_EQ(executor_.launched.back(), 2u);
+  EXPECT_TRUE(queue_.relay_abort());
+  state(2, Residency::kBroken);
+  EXPECT_FALSE(queue_.relay_abort());
+  EXPECT_EQ(executor_.launched.size(), 2u);
+  EXPECT_EQ(queue_.stats().launches, 2u);
+}
+
+TEST_F(CallQueueTest, AnAbortIsToldInsideAScopeToo) {
+  EXPECT_EQ(queue_.park_and_stay(host::Deadline::after_seconds(1)), Status::kOk);
+  queue_.abort(device::abort_code(Status::kAborted, 0, 0), "rank 0 aborted");
+  EXPECT_TRUE(executor_.launched.empty());
+  EXPECT_TRUE(queue_.relay_abort());
+  EXPECT_EQ(executor_.launched, std::vector<std::uint64_t>{1});
+  state(1, Residency::kBroken);
+  EXPECT_FALSE(queue_.relay_abort());
+  queue_.unpark();
+  EXPECT_EQ(executor_.launched.size(), 1u);
+}
+
+TEST_F(CallQueueTest, AnAbortThatTheDriverDoesNotLetTellIsSaidOnceAndGivenUp) {
+  (void)submitted();
+  complete(0);
+  state(1, Residency::kParked, ParkReason::kIdle);
+  executor_.launch_status = Status::kSystem;
+  std::vector<std::string> said;
+  host::set_log_handler([&](host::LogLevel level, int, std::string_view text) {
+    if (level == host::LogLevel::kWarn) said.emplace_back(text);
+  });
+  queue_.abort(device::abort_code(Status::kAborted, 0, 0), "rank 0 aborted");
+  EXPECT_FALSE(queue_.relay_abort());
+  executor_.launch_status = Status::kOk;
+  EXPECT_FALSE(queue_.relay_abort());
+  host::set_log_handler({});
+  EXPECT_EQ(executor_.launched.size(), 1u);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("the fake refuses"), std::string::npos) << said[0];
+}
+
+// A worker that comes after a failure finds no abort of its own and would run calls that have ended.
+TEST_F(CallQueueTest, AfterAFailureNothingIsLaunchedToTellThePeers) {
+  executor_.launch_status = Status::kSystem;
+  (void)submitted();
+  executor_.launch_status = Status::kOk;
+  EXPECT_FALSE(queue_.relay_abort());
+  EXPECT_TRUE(executor_.launched.empty());
 }
 
 TEST_F(CallQueueTest, AnAbortedCallIsGivenBackAtOnceWhileTheWorkerIsAway) {
