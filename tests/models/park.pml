@@ -105,12 +105,14 @@ end:
 // ---- what the properties speak of; no agent looks at these ----
 byte want[2];              // generation that the executor starts; 0: none
 bool runs;                 // from its launch until a worker has left
-bool away;                 // park_and_stay has returned and unpark has not begun, or stop has returned
+bool away;                 // park_and_stay has returned and unpark has not begun
+bool stopped;              // stop has returned
 byte leases;               // reasons that do not yield, used up
 bool executed[COMMANDS];
 bool given_up[COMMANDS];   // a wait has said: this call never started and never will
 bool broken;               // broken_: process memory, one compare-exchange
 bool told;                 // a worker has told the peers
+bool has_aborted;          // abort has returned
 bool service_ends, serving;
 bool on_stream;            // the stream has been given the last store of a command
 
@@ -167,19 +169,10 @@ inline try_park(a, yields) {
 #endif
   :: else
   fi;
-#ifdef FIX_PARK_LOOKS
-  fence(a);
-  if
-  :: !back && LD(a, AB) != 0 -> leave_broken(a)
-  :: !back && LD(a, AB) == 0 -> leave(a, PARKED)
-  :: back -> store(a, ST, STATE(g, RUNNING))
-  fi
-#else
   if
   :: back -> store(a, ST, STATE(g, RUNNING))
   :: else -> leave(a, PARKED)
   fi
-#endif
 }
 
 #ifdef ABORTS
@@ -244,7 +237,7 @@ end:
     :: stays_here ->
       if
       :: d_step { THERE(me, next) ->
-           assert(mem[Q0(next)] != 0 && mem[Q1(next)] != 0 && !executed[next] && !given_up[next] && !told);
+           assert(mem[Q0(next)] != 0 && mem[Q1(next)] != 0 && !executed[next] && !given_up[next] && !told && !away);
            executed[next] = true };
         run_operation(me);
         if
@@ -260,10 +253,11 @@ end:
 }
 
 // ---- host: device/queue/producer.hpp, runtime/call_queue.cpp ----
-inline start(generation) {
+// Only what tells of an abort comes into a scope.
+inline start(generation, tells) {
   d_step {
     assert(!runs);  // one worker at a time
-    assert(!away);
+    assert((!away || tells) && !stopped);
     runs = true;
     want[WORKER(generation)] = generation
   }
@@ -276,13 +270,13 @@ inline launch(a) {
   if
 #ifndef M_LAUNCH_IGNORES_STAYS
   :: LD(a, SY) != 0 -> store_release(a, LA, GENERATION(s))  // give_back_launch
-  :: LD(a, SY) == 0 -> start(GENERATION(s) + 1)
+  :: LD(a, SY) == 0 -> start(GENERATION(s) + 1, false)
 #else
-  :: true -> start(GENERATION(s) + 1)
+  :: true -> start(GENERATION(s) + 1, false)
 #endif
   fi
 #else
-  start(GENERATION(s) + 1)
+  start(GENERATION(s) + 1, false)
 #endif
 }
 
@@ -316,9 +310,23 @@ inline ensure_running(a) {
   s = 0
 }
 
+#ifdef ABORTS
+// One look; a scope does not keep it from launching.
+inline relay_abort(a) {
+  s = LD(a, ST);
+  if
+  :: RESIDENCY(s) != PARKED || mem[LA] != GENERATION(s)
+  :: d_step { RESIDENCY(s) == PARKED && DRAINED(a) && mem[LA] == GENERATION(s) -> mem[LA] = GENERATION(s) + 1 };
+    start(GENERATION(s) + 1, true)
+  fi;
+  s = 0
+}
+#endif
+
 // The rest of a wait or a tick looks at the state again and again. Only a look that finds PARKED and the right to
 // launch free does anything.
-#define LOOK_HELPS(a) (RESIDENCY(mem[ST]) == PARKED && LD(a, LA) == GENERATION(mem[ST]) && LD(a, SY) == 0)
+#define RIGHT_IS_FREE(a) (RESIDENCY(mem[ST]) == PARKED && LD(a, LA) == GENERATION(mem[ST]))
+#define LOOK_HELPS(a) (RIGHT_IS_FREE(a) && LD(a, SY) == 0)
 
 #if COMMANDS > 2
 #define FRONT(a) (LD(a, CP(0)) == 0 -> 0 : (LD(a, CP(1)) == 0 -> 1 : 2))
@@ -447,7 +455,9 @@ proctype application() {
   byte s, seq;
   bool queued;
   submits(APP);
+#ifndef NO_WAITS
   wait(APP, 0);
+#endif
 #if COMMANDS > 1
   wait(APP, 1);
 #endif
@@ -455,10 +465,13 @@ proctype application() {
   wait(APP, 2);
 #endif
 #ifdef EXITS
+#ifdef ABORTS
+  has_aborted;  // nobody calls a communicator that is being destroyed
+#endif
   atomic { !serving -> service_ends = true };  // remove_serviced
   store(APP, RQ, 2);
   await_parked(APP);
-  away = true
+  stopped = true
 #endif
 }
 #endif
@@ -487,7 +500,8 @@ proctype aborter() {
 #ifndef M_NO_ABORT_FENCE
   fence(ABORTER);
 #endif
-  ensure_running(ABORTER)
+  ensure_running(ABORTER);
+  has_aborted = true
 }
 #endif
 
@@ -498,6 +512,9 @@ proctype other() {
   store(OTHER, RQ, 1);
   await_parked(OTHER);
   away = true;
+#ifdef UNTIL_TOLD
+  told;
+#endif
   away = false;
   d_step { DRAINED(OTHER) -> mem[SY] = 0 };
   store(OTHER, RQ, 0);
@@ -515,6 +532,12 @@ proctype other() {
 }
 #endif
 
+#ifdef M_RELAY_ASKS_STAYS
+#define RELAY_MAY_LOOK(a) (LD(a, AB) != 0 && LOOK_HELPS(a))
+#else
+#define RELAY_MAY_LOOK(a) (LD(a, AB) != 0 && RIGHT_IS_FREE(a))
+#endif
+
 #ifdef SERVES
 proctype service() {
   byte s;
@@ -523,8 +546,10 @@ end:
   :: atomic { !service_ends && !broken && OUTSTANDING(SERVICE) && LOOK_HELPS(SERVICE) -> serving = true };
     ensure_running(SERVICE);
     serving = false
-#ifdef FIX_SERVICE_LOOKS
-  :: broken && LD(SERVICE, AB) != 0 && LOOK_HELPS(SERVICE) -> ensure_running(SERVICE)
+#if defined(ABORTS) && !defined(M_NO_RELAY)
+  :: atomic { !service_ends && broken && RELAY_MAY_LOOK(SERVICE) -> serving = true };
+    relay_abort(SERVICE);
+    serving = false
 #endif
   od
 }

@@ -33,6 +33,7 @@ ABORTED = "BURSTS LEASES=1 WAITS_LOOK ABORTS"
 AFTER = "BURSTS SERVES AFTER=0"
 STAYING = "COMMANDS=1 BURSTS LEASES=1 WAITS_LOOK STAYS"
 AWAY = "COMMANDS=1 NO_CALLS ABORTS STAYS"
+KEPT_WITH_CALL = "COMMANDS=1 NO_WAITS ABORTS STAYS UNTIL_TOLD SERVES"
 
 CASES = [
     # model, what, defines, outcome
@@ -47,12 +48,11 @@ CASES = [
     ("park", "kept away, leases, wait", "BURSTS LEASES=1 WAITS_LOOK STAYS", HOLDS),
     ("park", "kept away, leases, service", "COMMANDS=1 BURSTS LEASES=1 STAYS SERVES", HOLDS),
     ("park", "kept away, abort", "COMMANDS=1 BURSTS WAITS_LOOK ABORTS STAYS", HOLDS),
-    # What the source does not do yet, with remedies that would do: README.md, "Open".
-    ("park", "open: peers learn of an abort", ABORTED + " TOLD", STUCK),
-    ("park", "open: the same, kept away", AWAY + " TOLD", STUCK),
-    ("park", "remedy: park looks at the abort word", ABORTED + " TOLD FIX_PARK_LOOKS", HOLDS),
-    ("park", "remedy: service looks after an abort", ABORTED + " COMMANDS=1 TOLD SERVES FIX_SERVICE_LOOKS", HOLDS),
-    ("park", "remedy: the same, kept away", AWAY + " TOLD SERVES FIX_SERVICE_LOOKS", HOLDS),
+    ("park", "abort, leases: peers learn of it", ABORTED + " COMMANDS=1 TOLD SERVES", HOLDS),
+    ("park", "abort, kept away: peers learn of it", AWAY + " TOLD SERVES", HOLDS),
+    ("park", "abort, kept away until peers know", AWAY + " UNTIL_TOLD SERVES", HOLDS),
+    ("park", "abort, kept away with a call", KEPT_WITH_CALL, HOLDS),
+    ("park", "abort, service, stop", ABORTED + " COMMANDS=1 SERVES EXITS", HOLDS),
 
     ("park", "no second look at the queue", "BURSTS M_NO_REREAD", STUCK),
     ("park", "no fence in the worker's park", "BURSTS M_NO_WORKER_FENCE", STUCK),
@@ -69,7 +69,10 @@ CASES = [
     ("park", "nobody looks after a lease", "BURSTS LEASES=1", STUCK),
     ("park", "no fence after RUNNING", ABORTED + " M_NO_START_FENCE", BROKEN),
     ("park", "no look at the abort word at the start", ABORTED + " M_NO_START_LOOK", BROKEN),
-    ("park", "no fence after the abort word", ABORTED + " TOLD FIX_PARK_LOOKS M_NO_ABORT_FENCE", STUCK),
+    ("park", "nobody looks after an abort", ABORTED + " TOLD SERVES M_NO_RELAY", STUCK),
+    ("park", "nobody looks after an abort, kept away", AWAY + " TOLD SERVES M_NO_RELAY", STUCK),
+    ("park", "scopes keep the relay away", AWAY + " UNTIL_TOLD SERVES M_RELAY_ASKS_STAYS", STUCK),
+    ("park", "no look at the abort word, kept away", KEPT_WITH_CALL + " M_NO_START_LOOK", BROKEN),
     ("park", "given up before the abort word is there", ABORTED + " M_GONE_WITHOUT_ABORT", BROKEN),
     ("park", "given up without a last look", ABORTED + " M_GONE_WITHOUT_SETTLE", BROKEN),
     ("park", "launch does not look at stays", STAYING + " M_LAUNCH_IGNORES_STAYS", BROKEN),
