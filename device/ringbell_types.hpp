@@ -62,8 +62,12 @@ enum class ReduceOp : std::uint8_t { kSum = 0, kProd = 1, kMin = 2, kMax = 3, kA
 inline constexpr int kReduceOpCount = 5;
 
 /// How ranks talk: steps and hops.
-enum class Algorithm : std::uint8_t { kAuto = 0, kRing = 1 };
-inline constexpr int kAlgorithmCount = 2;
+enum class Algorithm : std::uint8_t {
+  kAuto = 0,
+  kRing = 1,     ///< 2 (N - 1) hops, 2 (N - 1) / N of the bytes; 8- and 16-bit floats are rounded at each hop
+  kOneShot = 2,  ///< 1 hop, N - 1 times the bytes; folds in rank order, 8- and 16-bit floats are rounded once
+};
+inline constexpr int kAlgorithmCount = 3;
 
 /// How a line crosses from one rank to the next (device/README.md has the byte pictures).
 enum class Protocol : std::uint8_t { kAuto = 0, kLL = 1, kLL128 = 2, kSimple = 3 };

@@ -32,7 +32,7 @@ struct Agreement {
       ll128_link;  // 1: this rank's links keep 128-byte lines whole, as far as it knows; not compared: any 0 = no
 };
 
-inline constexpr std::uint64_t kWireVersion = 1;
+inline constexpr std::uint64_t kWireVersion = 2;
 
 Agreement make_agreement(const Settings& settings, std::uint32_t slots, std::uint32_t channels, bool ll128_link);
 void publish_agreement(host::Segment& segment, const Agreement& agreement);

@@ -34,7 +34,8 @@ std::string fault_text(const AllReduceCall& call, ArgumentFault fault) {
       return fmt::format("op {} is unknown; use one of ReduceOp (0 to {})", static_cast<int>(call.op),
                          kReduceOpCount - 1);
     case ArgumentFault::kAlgorithm:
-      return fmt::format("algorithm {} is unknown; use kAuto or kRing", static_cast<int>(call.options.algorithm));
+      return fmt::format("algorithm {} is unknown; use kAuto, kRing or kOneShot",
+                         static_cast<int>(call.options.algorithm));
     case ArgumentFault::kProtocol:
       return fmt::format("protocol {} is unknown; use kAuto, kLL, kLL128 or kSimple",
                          static_cast<int>(call.options.protocol));

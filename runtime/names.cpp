@@ -56,6 +56,7 @@ const char* algorithm_name(Algorithm algorithm) noexcept {
   switch (algorithm) {
     case Algorithm::kAuto: return "auto";
     case Algorithm::kRing: return "ring";
+    case Algorithm::kOneShot: return "oneshot";
   }
   return "unknown algorithm";
 }

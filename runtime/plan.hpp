@@ -22,9 +22,10 @@ struct PlanBasis {
   device::WindowLayout layout{};
 };
 
-/// A row of the built-in table: up to this many bytes, this protocol.
+/// A row of the built-in table: up to this many bytes, this way.
 struct TuningRow {
   std::uint64_t up_to_bytes;
+  Algorithm algorithm;
   Protocol protocol;
 };
 

@@ -25,8 +25,6 @@ constexpr double kCloseSeconds = 2;  // teardown: for peers to let go of a CUDA 
 constexpr unsigned kCpuSpins = 64;   // a CPU worker may need this very core
 constexpr unsigned kCudaSpins = 1u << 15;
 
-device::WindowLayout window_layout(const Settings& settings) { return {settings.slot_bytes, device::kDefaultSlots, 1}; }
-
 // Counters of the own window that start with the first epoch, as if as many slots had been used.
 std::vector<host::InitialWord> initial_words(const device::WindowLayout& layout, std::uint64_t first_epoch) {
   std::vector<host::InitialWord> words;
@@ -39,6 +37,9 @@ std::vector<host::InitialWord> initial_words(const device::WindowLayout& layout,
       }
       words.push_back({begin + layout.tail_offset(channel), first_epoch});
     }
+    for (unsigned source = 0; source < layout.ranks; ++source) {
+      words.push_back({begin + layout.direct_tail_offset(source), first_epoch});
+    }
   }
   return words;
 }
@@ -46,6 +47,7 @@ std::vector<host::InitialWord> initial_words(const device::WindowLayout& layout,
 device::Persistent initial_state(std::uint64_t first_epoch) {
   device::Persistent state{};
   state.op_index = first_epoch;
+  state.direct_epoch = first_epoch;
   for (device::Epochs& epochs : state.epochs) epochs = {first_epoch, first_epoch};
   return state;
 }
@@ -108,7 +110,8 @@ Rank::Rank(const UniqueId& id, int rank, int world, int local_rank, const Config
       settings_(resolve_settings(config, host::Env::of_process(), local_rank)) {
   const host::LogRankScope scope(rank_);
   const host::Deadline deadline = host::Deadline::after_seconds(settings_.init_timeout_s);
-  basis_ = {static_cast<std::uint32_t>(world_), settings_.device, true, window_layout(settings_)};
+  basis_ = {static_cast<std::uint32_t>(world_), settings_.device, true,
+            device::window_layout(settings_.slot_bytes, device::kDefaultSlots, static_cast<std::uint32_t>(world_))};
 
   host::SegmentGeometry geometry;
   geometry.control_bytes = device::control_bytes(settings_.queue_depth);
@@ -208,7 +211,7 @@ void Rank::set_up(host::Deadline deadline) {
   context_.ring_prev = (context_.rank + world - 1) % world;
   context_.ring_next = (context_.rank + 1) % world;
   context_.queue_depth = settings_.queue_depth;
-  context_.layout = basis_.layout;
+  device::set_layout(&context_, basis_.layout);
   context_.way = device::kHostWay;
   context_.idle_park_ns = residency_refusal_.empty() ? settings_.idle_park_ns : 0;
   context_.lease_ns = settings_.lease_ns;

@@ -74,6 +74,10 @@ void resolve_device(const Config& config, const host::Env& env, int local_rank, 
   }
 }
 
+Algorithm algorithm_of(const std::string& text) {
+  return text == "ring" ? Algorithm::kRing : text == "oneshot" ? Algorithm::kOneShot : Algorithm::kAuto;
+}
+
 Protocol protocol_of(const std::string& text) {
   return text == "LL"       ? Protocol::kLL
          : text == "LL128"  ? Protocol::kLL128
@@ -108,12 +112,11 @@ Settings resolve_settings(const Config& config, const host::Env& env, int local_
   s.lease_ns = microseconds(config.lease_us, "lease_us", env, EnvVar::kLeaseUs, 10000);
 
   s.algorithm = config.algorithm;
-  if (s.algorithm == Algorithm::kAuto && env.text(EnvVar::kAlgo).value_or("auto") == "ring")
-    s.algorithm = Algorithm::kRing;
+  if (s.algorithm == Algorithm::kAuto) s.algorithm = algorithm_of(env.text(EnvVar::kAlgo).value_or("auto"));
   s.protocol = config.protocol;
   if (s.protocol == Protocol::kAuto) s.protocol = protocol_of(env.text(EnvVar::kProto).value_or("auto"));
   if (static_cast<int>(s.algorithm) >= kAlgorithmCount)
-    bad_field("algorithm", std::to_string(static_cast<int>(s.algorithm)), "use kAuto or kRing");
+    bad_field("algorithm", std::to_string(static_cast<int>(s.algorithm)), "use kAuto, kRing or kOneShot");
   if (static_cast<int>(s.protocol) >= kProtocolCount)
     bad_field("protocol", std::to_string(static_cast<int>(s.protocol)), "use kAuto, kLL, kLL128 or kSimple");
 

@@ -78,7 +78,7 @@ void describe_perf(CLI::App& perf, PerfTexts& texts, PerfOptions& options) {
   perf.add_option("-o,--op", texts.ops, "list of " + join(reduce_op_names(), ",") + " or all (sum)");
   perf.add_option("-G,--cudagraph", texts.graphs, "that many graph launches: --issue graph -n G (0: none)");
   perf.add_option("-J,--output_file", options.json_path, "write the results as JSON");
-  perf.add_option("--algo", texts.algorithm, "ring or auto (auto)");
+  perf.add_option("--algo", texts.algorithm, "ring, oneshot or auto (auto)");
   perf.add_option("--proto", texts.protocol, "LL, LL128, Simple or auto (auto)");
   perf.add_option("--issue", texts.issue,
                   "list of host: one call alone; after: the same behind a stream; stream: back to back on a stream; "
@@ -153,7 +153,7 @@ void refuse_later(const CLI::App& perf) {
     throw UsageError(
         std::string(option) +
         " is not in this version. There are: --ranks --device --gpus -b -e -f -i --sizes -n -w -c -d -o -G "
-        "-J --algo ring|auto --proto LL|LL128|Simple|auto --issue --chunk --allow-shared-device --seed "
+        "-J --algo ring|oneshot|auto --proto LL|LL128|Simple|auto --issue --chunk --allow-shared-device --seed "
         "--timeout --hash --against --rounds --l2 --rate --hold --tail");
   }
 }

@@ -121,7 +121,7 @@ Json row_json(const Row& row, const Measured& measured, bool in_place, const Per
   }
   if (!row.is_nop && measured.path.chunk_bytes != 0 && is_single(row.way)) {
     json["sent_bytes"] = measured.sent_bytes;
-    json["expected_bytes"] = row.expected_bytes(ranks);
+    json["expected_bytes"] = row.expected_bytes(ranks, measured.path);
   }
   return json;
 }

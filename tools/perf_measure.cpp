@@ -141,7 +141,7 @@ Measured Measurement::measure(const Row& row, bool in_place) {
   if (const auto sent_now = peer_.sent_bytes()) {
     const std::uint64_t sent = meeting_.sum(*sent_now - sent_before);
     result.sent_bytes = sent / series.calls_made;
-    result.sent_as_expected = sent == row.expected_bytes(meeting_.world()) * series.calls_made;
+    result.sent_as_expected = sent == row.expected_bytes(meeting_.world(), result.path) * series.calls_made;
   }
   set_times(result, series.times_ns);
   if (options_.check && peer_.exact(row.dtype, row.op, meeting_.world())) result.wrong = meeting_.sum(series.wrong);

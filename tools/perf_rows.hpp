@@ -84,9 +84,10 @@ struct Row {
   std::optional<Ratio> ratio_in_place;
 
   [[nodiscard]] bool is_ours() const { return peer == "ringbell"; }
-  /// What a ring of `ranks` publishes for one call.
-  [[nodiscard]] std::uint64_t expected_bytes(int ranks) const {
-    return 2 * static_cast<std::uint64_t>(ranks - 1) * bytes;
+  /// What `ranks` publish for one call that goes this path.
+  [[nodiscard]] std::uint64_t expected_bytes(int ranks, const PeerPath& path) const {
+    const int times = path.algorithm == algorithm_name(Algorithm::kOneShot) ? ranks : 2;
+    return static_cast<std::uint64_t>(times * (ranks - 1)) * bytes;
   }
   void add(const Row& round) {
     if (round.out_of_place)

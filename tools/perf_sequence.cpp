@@ -38,7 +38,7 @@ std::string sent_error(const Row& row, int ranks) {
     if (measured && !measured->sent_as_expected) {
       return fmt::format("ringbell perf: {}{} bytes of {} {}: the ranks published {} bytes a call, expected {}\n",
                          row.is_ours() ? "" : row.peer + ": ", row.bytes, dtype_name(row.dtype), reduce_op_name(row.op),
-                         measured->sent_bytes, row.expected_bytes(ranks));
+                         measured->sent_bytes, row.expected_bytes(ranks, measured->path));
     }
   }
   return "";

@@ -22,12 +22,14 @@ __device__ void wait_for_stream() {
 #endif
 }
 
+// One for each algorithm: the host knows which it is.
+template <Algorithm kAlgorithm>
 __global__ void __launch_bounds__(kMaxResidentThreads, 2)
     ringbell_launched(const __grid_constant__ WorkerContext ctx, const __grid_constant__ LaunchedCall call) {
   const WorkerContext& shared = shared_context(ctx);
   wait_for_stream();
   CudaGroup group;
-  run_launched<CudaOps>(shared, group, call);
+  run_launched<CudaOps, kAlgorithm>(shared, group, call);
 }
 
 __global__ void ringbell_close(LaunchedState* state, std::uint64_t limit_ns, std::uint64_t* closed) {
@@ -46,7 +48,8 @@ unsigned launched_threads(const LaunchedCall& call) noexcept {
 }
 
 int load_launched_kernels() noexcept {
-  const int error = load_kernel(ringbell_launched, kResidentThreads, nullptr);
+  int error = load_kernel(ringbell_launched<Algorithm::kRing>, kResidentThreads, nullptr);
+  if (error == 0) error = load_kernel(ringbell_launched<Algorithm::kOneShot>, kResidentThreads, nullptr);
   return error != 0 ? error : load_kernel(ringbell_close, 1, nullptr);
 }
 
@@ -54,7 +57,9 @@ int launch_call(const WorkerContext& context, const LaunchedCall& call, bool ear
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
-  return launch_one_cta(ringbell_launched, launched_threads(call), stream, early ? &attribute : nullptr, context, call);
+  const auto kernel = command_algorithm(call.command) == Algorithm::kOneShot ? ringbell_launched<Algorithm::kOneShot>
+                                                                             : ringbell_launched<Algorithm::kRing>;
+  return launch_one_cta(kernel, launched_threads(call), stream, early ? &attribute : nullptr, context, call);
 }
 
 int launch_close(LaunchedState* state, std::uint64_t limit_ns, std::uint64_t* closed, CUstream_st* stream) noexcept {

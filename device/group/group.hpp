@@ -33,9 +33,10 @@ struct GroupShared {
   Round rounds[2];  // by parity; written before a barrier of the round before
   std::uint64_t credit_seen[kWireFormats];  // slots that the next rank is known to have freed
   Persistent persistent;                    // copy of the context's, while the worker runs
+  std::uint64_t direct_end;                 // persistent.direct_epoch after the operation; of lane 0
   // Of a launched call; written by the header team.
   Status refused;    // kOk, or why it must not run
-  bool sends_ahead;  // its first step is done before its steps are laid out
+  bool sends_ahead;  // its first step is done before its steps are laid out; false in a worker that stays
   bool kept_early;   // what the next call needs is stored already
 };
 

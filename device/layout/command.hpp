@@ -133,6 +133,10 @@ RINGBELL_HD inline Protocol command_protocol(const Quad q[kCommandQuads]) {
   return static_cast<Protocol>(q[3].lo >> 40 & 0xff);
 }
 
+RINGBELL_HD inline Algorithm command_algorithm(const Quad q[kCommandQuads]) {
+  return static_cast<Algorithm>(q[3].lo >> 32 & 0xff);
+}
+
 RINGBELL_HD inline bool command_ends_burst(const Quad q[kCommandQuads]) {
   return (q[3].lo >> 8 & kFlagLastOfBurst) != 0;
 }

@@ -239,29 +239,32 @@ RINGBELL_HD RINGBELL_INLINE bool is_sum(ReduceRule rule) {
 
 }  // namespace detail
 
+/// The sums that are inlined: those of the types that models are served in.
+RINGBELL_HD RINGBELL_INLINE constexpr bool is_inlined_sum(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat16;
+}
+RINGBELL_HD RINGBELL_INLINE std::uint64_t add_inlined(std::uint64_t a, std::uint64_t b, DType dtype) {
+  return dtype == DType::kFloat32    ? detail::add_float32(a, b)
+         : dtype == DType::kBFloat16 ? detail::add_pairs<BFloat16>(a, b)
+                                     : detail::add_pairs<Float16>(a, b);
+}
+RINGBELL_HD RINGBELL_INLINE Quad add_inlined(Quad a, Quad b, DType dtype) {
+  if (dtype == DType::kFloat32) return {detail::add_float32(a.lo, b.lo), detail::add_float32(a.hi, b.hi)};
+  if (dtype == DType::kBFloat16) {
+    return {detail::add_pairs<BFloat16>(a.lo, b.lo), detail::add_pairs<BFloat16>(a.hi, b.hi)};
+  }
+  return {detail::add_pairs<Float16>(a.lo, b.lo), detail::add_pairs<Float16>(a.hi, b.hi)};
+}
+
 /// Folds 8 bytes of packed elements (little endian). The operands may be given in either order: the bits are the same.
 RINGBELL_HD RINGBELL_INLINE std::uint64_t reduce(std::uint64_t arrived, std::uint64_t own, ReduceRule rule) {
-  if (detail::is_sum(rule)) {
-    if (rule.dtype == DType::kFloat32) return detail::add_float32(arrived, own);
-    if (rule.dtype == DType::kBFloat16) return detail::add_pairs<BFloat16>(arrived, own);
-    if (rule.dtype == DType::kFloat16) return detail::add_pairs<Float16>(arrived, own);
-  }
+  if (detail::is_sum(rule) && is_inlined_sum(rule.dtype)) return add_inlined(arrived, own, rule.dtype);
   return detail::reduce_word(arrived, own, detail::pack_rule(rule));
 }
 
 /// Folds 16 bytes of packed elements: the same bits as two folds of 8 bytes, and one decision instead of two.
 RINGBELL_HD RINGBELL_INLINE Quad reduce(Quad arrived, Quad own, ReduceRule rule) {
-  if (detail::is_sum(rule)) {
-    if (rule.dtype == DType::kFloat32) {
-      return {detail::add_float32(arrived.lo, own.lo), detail::add_float32(arrived.hi, own.hi)};
-    }
-    if (rule.dtype == DType::kBFloat16) {
-      return {detail::add_pairs<BFloat16>(arrived.lo, own.lo), detail::add_pairs<BFloat16>(arrived.hi, own.hi)};
-    }
-    if (rule.dtype == DType::kFloat16) {
-      return {detail::add_pairs<Float16>(arrived.lo, own.lo), detail::add_pairs<Float16>(arrived.hi, own.hi)};
-    }
-  }
+  if (detail::is_sum(rule) && is_inlined_sum(rule.dtype)) return add_inlined(arrived, own, rule.dtype);
   const std::uint32_t packed = detail::pack_rule(rule);
   return {detail::reduce_word(arrived.lo, own.lo, packed), detail::reduce_word(arrived.hi, own.hi, packed)};
 }

@@ -20,6 +20,7 @@ enum class Edge {
   kState,       // worker -> host: everything a parked worker saved before PARKED
   kSlotRead,    // lanes of one worker: all have read a slot before one of them frees it
   kSlotFill,    // lanes of one worker: all have filled a slot before one of them counts it
+  kSlotClean,   // owner -> sender: a set is zeroed before the line that lets the sender store into it again
   kOpStart,     // lanes of one worker: the command is in shared storage before any of them reads it
   kOpEnd,       // lanes of one worker: all are done with an operation before it completes and before the next starts
   kTurn,        // launched call -> the next one: what a call keeps before the turn is free again
@@ -38,6 +39,8 @@ enum class Mutant {
   kTakeAnyTurn,
   kNoContest,
   kCloseTaken,
+  kNoMeetBeforeShort,
+  kDirectNotCleaned,
 };
 
 /// Tests specialise this for their own memory operations; it is constant, so that production code has no trace of it.

@@ -10,6 +10,27 @@
 
 namespace ringbell::device {
 
+template <class M>
+RINGBELL_TARGET RINGBELL_INLINE bool ll_line_ready(LlWords words, std::uint32_t flag) {
+  const bool second = mutated<M>(Mutant::kOneLlFlag) || ll_word_ready(words.word[1], flag);
+  return ll_word_ready(words.word[0], flag) && second;
+}
+
+/// wait_until, written out for a line: called, it costs this loop its registers (32 bytes spilled on sm_90). Waits for
+/// `peer`'s line. @return what it holds; both flags are 0 if the operation must end: *status
+template <class M, Group G>
+RINGBELL_TARGET RINGBELL_INLINE LlWords take_ll_line(const WorkerContext& ctx, G& g, std::uint32_t peer,
+                                                     const LlLine* line, std::uint32_t flag, Status* status) {
+  LlWords words{};
+  std::uint64_t wait = 0;
+  while (!poll<M>([&] { return ll_line_ready<M>(words = M::read_ll(line), flag); })) {
+    wait = look_again<M>(ctx, g, {WaitFor::kLine, peer, flag, &line->word[0]}, wait);
+    *status = static_cast<Status>(wait & kWaitStatus);
+    if (*status != Status::kOk) return LlWords{};
+  }
+  return words;
+}
+
 template <class M, Group G>
 class LlProtocol : public Connection<M, G, wire_index(Protocol::kLL)> {
   using Base = Connection<M, G, wire_index(Protocol::kLL)>;
@@ -41,11 +62,6 @@ class LlProtocol : public Connection<M, G, wire_index(Protocol::kLL)> {
     return status;
   }
 
-  RINGBELL_TARGET static bool line_ready(LlWords words, std::uint32_t flag) {
-    const bool second = mutated<M>(Mutant::kOneLlFlag) || ll_word_ready(words.word[1], flag);
-    return ll_word_ready(words.word[0], flag) && second;
-  }
-
  private:
   static constexpr std::uint32_t kPack = kLlPayloadBytes;
 
@@ -69,7 +85,7 @@ class LlProtocol : public Connection<M, G, wire_index(Protocol::kLL)> {
       if (has(verb, Verb::kRecv)) {
         const LlLine* line = &from[at / kPack];
         LlWords words{};
-        if (!poll<M>([&] { return line_ready(words = M::read_ll(line), recv_flag); })) break;
+        if (!poll<M>([&] { return ll_line_ready<M>(words = M::read_ll(line), recv_flag); })) break;
         pack = has(verb, Verb::kOwn) ? reduce(ll_payload(words), pack, rule) : ll_payload(words);
       }
       if (has(verb, Verb::kPass)) M::publish_ll(&to[at / kPack], ll_pack(pack, send_flag));
@@ -83,7 +99,7 @@ class LlProtocol : public Connection<M, G, wire_index(Protocol::kLL)> {
     const LlLine* line = reinterpret_cast<const LlLine*>(step_.from) + at / kPack;
     const auto flag = static_cast<std::uint32_t>(step_.recv_flag);
     return wait_until<M>(ctx_, g_, {WaitFor::kLine, ctx_.ring_prev, flag, &line->word[0]},
-                         [&] { return line_ready(M::read_ll(line), flag); });
+                         [&] { return ll_line_ready<M>(M::read_ll(line), flag); });
   }
 
   /// Near the flag's wrap the consumed slot is zeroed before it is freed: a line that short messages leave untouched

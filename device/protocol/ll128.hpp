@@ -7,6 +7,7 @@
 #define RINGBELL_DEVICE_PROTOCOL_LL128_HPP_
 
 #include "device/protocol/connection.hpp"
+#include "device/protocol/ll128_lines.hpp"
 
 namespace ringbell::device {
 
@@ -18,8 +19,8 @@ class Ll128Protocol : public Connection<M, G, wire_index(Protocol::kLL128)> {
   using Base::g_;
   using Base::progress_;
   using Base::step_;
-  // Quads of a line that one lane moves: 1 on CUDA (8 lanes a line), 8 where one thread stands for the group.
-  static constexpr unsigned kQuads = kLl128Quads / G::kLineLanes;
+  using Lines = Ll128Lines<M, G>;
+  static constexpr unsigned kQuads = Lines::kQuads;
 
  public:
   using Base::Base;
@@ -45,8 +46,6 @@ class Ll128Protocol : public Connection<M, G, wire_index(Protocol::kLL128)> {
   }
 
  private:
-  static constexpr unsigned kFlagQuad = kLl128Quads - 1;
-
   /// As LlProtocol's, in lines; the answer is the same for all lanes of a line.
   RINGBELL_TARGET RINGBELL_INLINE bool pass(std::uint32_t* from_line) {
     const std::byte* const in = this->input();
@@ -61,7 +60,7 @@ class Ll128Protocol : public Connection<M, G, wire_index(Protocol::kLL128)> {
       Quad quad[kQuads];
       if (has(verb, Verb::kOwn)) {
         RINGBELL_UNROLL
-        for (unsigned q = 0; q < kQuads; ++q) quad[q] = load_own(in, bytes, line, first_quad + q);
+        for (unsigned q = 0; q < kQuads; ++q) quad[q] = Lines::load_own(in, bytes, line, first_quad + q);
       }
       if (has(verb, Verb::kRecv)) {
         Quad arrived[kQuads];
@@ -73,10 +72,10 @@ class Ll128Protocol : public Connection<M, G, wire_index(Protocol::kLL128)> {
           quad[q] = has(verb, Verb::kOwn) ? reduce(arrived[q], quad[q], this->fold()) : arrived[q];
         }
       }
-      if (has(verb, Verb::kPass)) send_line(&to[line], first_quad, quad);
+      if (has(verb, Verb::kPass)) Lines::send(g_, &to[line], first_quad, quad, step_.send_flag);
       if (has(verb, Verb::kOut)) {
         RINGBELL_UNROLL
-        for (unsigned q = 0; q < kQuads; ++q) store_out(out, bytes, line, first_quad + q, quad[q]);
+        for (unsigned q = 0; q < kQuads; ++q) Lines::store_out(out, bytes, line, first_quad + q, quad[q]);
       }
     }
     *from_line = line;
@@ -88,8 +87,8 @@ class Ll128Protocol : public Connection<M, G, wire_index(Protocol::kLL128)> {
     bool ready = true;
     RINGBELL_UNROLL
     for (unsigned q = 0; q < kQuads; ++q) {
-      arrived[q] = read_quad(line, first_quad + q);
-      if (first_quad + q == kFlagQuad) ready = arrived[q].hi == step_.recv_flag;
+      arrived[q] = Lines::read_quad(line, first_quad + q);
+      if (first_quad + q == Lines::kFlagQuad) ready = arrived[q].hi == step_.recv_flag;
     }
     return g_.line_all(ready);
   }
@@ -98,47 +97,9 @@ class Ll128Protocol : public Connection<M, G, wire_index(Protocol::kLL128)> {
     const Ll128Line* line = reinterpret_cast<const Ll128Line*>(step_.from) + at;
     Quad unused[kQuads];
     return wait_until<M>(
-        ctx_, g_, {WaitFor::kLine, ctx_.ring_prev, step_.recv_flag, &line->quad[kFlagQuad].hi},
+        ctx_, g_, {WaitFor::kLine, ctx_.ring_prev, step_.recv_flag, &line->quad[Lines::kFlagQuad].hi},
         [&] { return read_line(line, g_.line_lane() * kQuads, unused); },
         [&](bool leave) { return !g_.line_all(!leave); });
-  }
-
-  // The flag quad carries 8 bytes of payload, the others 16.
-  RINGBELL_TARGET static Quad load_own(const std::byte* in, std::uint32_t bytes, std::uint32_t line, unsigned quad) {
-    const auto at = static_cast<std::uint32_t>(line * kLl128PayloadBytes + quad * kQuadBytes);
-    Quad own{load_pack8<M>(in + at, valid_bytes(bytes, at, 8)), 0};
-    if (quad != kFlagQuad) own.hi = load_pack8<M>(in + at + 8, valid_bytes(bytes, at + 8, 8));
-    return own;
-  }
-  RINGBELL_TARGET static void store_out(std::byte* out, std::uint32_t bytes, std::uint32_t line, unsigned quad,
-                                        Quad value) {
-    const auto at = static_cast<std::uint32_t>(line * kLl128PayloadBytes + quad * kQuadBytes);
-    store_pack8<M>(out + at, value.lo, valid_bytes(bytes, at, 8));
-    if (quad != kFlagQuad) store_pack8<M>(out + at + 8, value.hi, valid_bytes(bytes, at + 8, 8));
-  }
-  // Lanes that share a line store it by ONE instruction: a branch on the flag quad, or lanes that come one by one,
-  // would let the flag out before the data. Unaligned packs and reduce() part the lanes, so they are called together
-  // first; that is no promise that they stay together, so it is asked for, and lanes that are apart pay for an order.
-  // One lane alone always orders its stores.
-  RINGBELL_TARGET RINGBELL_INLINE void send_line(Ll128Line* to, unsigned first_quad, Quad (&quad)[kQuads]) {
-    if (first_quad + kQuads == kLl128Quads) quad[kQuads - 1].hi = step_.send_flag;
-    if constexpr (G::kLineLanes > 1) {
-      g_.line_sync();
-      if (g_.line_together()) {
-        M::publish_quad(&to->quad[first_quad], quad[0]);
-      } else {
-        if (first_quad != kFlagQuad) M::publish_quad(&to->quad[first_quad], quad[0]);
-        g_.line_sync();
-        if (first_quad == kFlagQuad) M::publish_flag_quad(&to->quad[first_quad], quad[0], Edge::kLl128Flag);
-      }
-    } else {
-      for (unsigned q = 0; q < kFlagQuad; ++q) M::publish_quad(&to->quad[q], quad[q]);
-      M::publish_flag_quad(&to->quad[kFlagQuad], quad[kFlagQuad], Edge::kLl128Flag);
-    }
-  }
-  RINGBELL_TARGET RINGBELL_INLINE static Quad read_quad(const Ll128Line* line, unsigned quad) {
-    if constexpr (G::kLineLanes > 1) return M::read_quad(&line->quad[quad]);
-    return quad == kFlagQuad ? M::read_flag_quad(&line->quad[quad], Edge::kLl128Flag) : M::read_quad(&line->quad[quad]);
   }
 };
 

@@ -21,21 +21,6 @@ RINGBELL_TARGET RINGBELL_NOINLINE Status wait_ll_room(const WorkerContext& ctx, 
   return status;
 }
 
-/// wait_until, written out for a line: called, it costs this loop its registers (32 bytes spilled on sm_90). Waits for
-/// a line. @return what it holds; both flags are 0 if the operation must end: *status
-template <class M, Group G>
-RINGBELL_TARGET RINGBELL_INLINE LlWords take_ll_line(const WorkerContext& ctx, G& g, const LlLine* line,
-                                                     std::uint32_t flag, Status* status) {
-  LlWords words{};
-  std::uint64_t wait = 0;
-  while (!poll<M>([&] { return LlProtocol<M, G>::line_ready(words = M::read_ll(line), flag); })) {
-    wait = look_again<M>(ctx, g, {WaitFor::kLine, ctx.ring_prev, flag, &line->word[0]}, wait);
-    *status = static_cast<Status>(wait & kWaitStatus);
-    if (*status != Status::kOk) return LlWords{};
-  }
-  return words;
-}
-
 /// True for an operation that ll_short_ring can do: LL, its only round laid out, no slot to be cleaned, and a line a
 /// lane, or all lanes would have been taken.
 template <Group G>
@@ -52,8 +37,7 @@ RINGBELL_TARGET Status ll_short_ring(const WorkerContext& ctx, G& g) {
   const Command& command = shared.op.command;
   const std::uint32_t at = g.lane() * kLlPayloadBytes;
   Status status = Status::kOk;
-  const unsigned steps = shared.rounds[0].steps;
-  for (unsigned number = shared.rounds[0].first; number < steps; ++number) {
+  for (unsigned number = shared.rounds[0].first; number < shared.rounds[0].steps; ++number) {
     const Step step = shared.rounds[0].step[number];
     if (g.lane() == 0) {
       shared.op.step = number + 1;  // told when a wait is slow or fails
@@ -75,7 +59,8 @@ RINGBELL_TARGET Status ll_short_ring(const WorkerContext& ctx, G& g) {
       }
       if (has(step.verb, Verb::kRecv)) {
         const auto* line = reinterpret_cast<const LlLine*>(step.from) + g.lane();
-        const LlWords words = take_ll_line<M>(ctx, g, line, static_cast<std::uint32_t>(step.recv_flag), &status);
+        const LlWords words =
+            take_ll_line<M>(ctx, g, ctx.ring_prev, line, static_cast<std::uint32_t>(step.recv_flag), &status);
         pack = has(step.verb, Verb::kOwn) ? reduce(ll_payload(words), pack, fold_of(command, step.verb, ctx.world))
                                           : ll_payload(words);
       }

@@ -24,7 +24,7 @@ struct alignas(kCacheLineBytes) Persistent {
   std::uint64_t next_seq;  // of the host queue
   std::uint64_t op_index;  // operations that exchanged headers
   std::uint64_t generation;
-  std::uint64_t reserved;
+  std::uint64_t direct_epoch;  // uses of the direct algorithms' slot sets, whatever the wire format
   Epochs epochs[kWireFormats];
 };
 
@@ -37,6 +37,19 @@ RINGBELL_HD inline void copy_persistent(const Persistent& from, Persistent* to, 
   for (unsigned i = lane; i < sizeof(Persistent) / 8; i += lanes) target[i] = source[i];
 }
 
+/// Where the direct algorithms' slots of one wire format lie, in bytes of a window.
+struct DirectRegion {
+  std::uint32_t first;       // set 0, source 0
+  std::uint32_t slot_bytes;  // from source to source
+  std::uint32_t set_bytes;   // from set to set
+};
+
+RINGBELL_HD inline DirectRegion direct_region(const WindowLayout& layout, unsigned wire) {
+  return {static_cast<std::uint32_t>(layout.direct_slot(wire, 0, 0)),
+          static_cast<std::uint32_t>(layout.direct_slot_bytes_of(wire)),
+          static_cast<std::uint32_t>(layout.direct_set_bytes(wire))};
+}
+
 struct WorkerContext {
   std::uint32_t rank;
   std::uint32_t world;
@@ -44,18 +57,24 @@ struct WorkerContext {
   std::uint32_t ring_next;   // rank that this one sends to
   std::uint32_t ring_index;  // position on the ring; chunks are numbered by it
   std::uint32_t queue_depth;
-  WindowLayout layout;
-  std::uint32_t way;             // kHostWay or kStreamWay
-  ControlBlock* control;         // host memory
-  CommandSlot* queue;            // host memory
-  Completion* completions;       // host memory
-  Persistent* persistent;        // own memory
-  std::byte* window[kMaxRanks];  // the way's region of every rank's window, as mapped here; [rank] is the own one
+  WindowLayout layout;                // set it by set_layout
+  DirectRegion direct[kWireFormats];  // from the layout: many instructions on the worker, none here
+  std::uint32_t way;                  // kHostWay or kStreamWay
+  ControlBlock* control;              // host memory
+  CommandSlot* queue;                 // host memory
+  Completion* completions;            // host memory
+  Persistent* persistent;             // own memory
+  std::byte* window[kMaxRanks];       // the way's region of every rank's window, as mapped here; [rank] is the own one
   std::uint64_t idle_park_ns;
   std::uint64_t lease_ns;
   std::uint64_t timeout_ns;  // of one wait inside an operation; 0 = for ever
 };
 static_assert(std::is_trivially_copyable_v<WorkerContext>);
+
+RINGBELL_HD inline void set_layout(WorkerContext* ctx, const WindowLayout& layout) {
+  ctx->layout = layout;
+  for (unsigned wire = 0; wire < kWireFormats; ++wire) ctx->direct[wire] = direct_region(layout, wire);
+}
 
 /// The context of the stream way, from the host way's. What launched calls keep is in their LaunchedState.
 RINGBELL_HD inline WorkerContext stream_context(const WorkerContext& host) {

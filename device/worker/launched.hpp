@@ -48,11 +48,13 @@ RINGBELL_TARGET void tell_launched_failure(const WorkerContext& ctx, G& g) {
 
 /// This rank's own first chunk, which waits for nobody and is known without the epochs. LL only. @return no bytes:
 /// there is none, or it is not sent ahead
+template <Algorithm kOnly>
 RINGBELL_HD inline ByteRange first_chunk(const WorkerContext& ctx, const LaunchedCall& call) {
   const Command command = command_unpack(call.command);
   if (command.protocol != Protocol::kLL || ctx.world == 1) return {0, 0};
-  return chunk_range(command_bytes(call.command, command.count), 0, command.chunk_bytes,
-                     ring_chunk(ctx.ring_index, 0, ctx.world));
+  const bool ring = algorithm_of<kOnly>(command.algorithm) == Algorithm::kRing;
+  const std::uint32_t chunk = ring ? ring_chunk(ctx.ring_index, 0, ctx.world) : 0;
+  return chunk_range(command_bytes(call.command, command.count), 0, command.chunk_bytes, chunk);
 }
 
 /// The line at byte `at` of that chunk.
@@ -62,38 +64,45 @@ RINGBELL_TARGET RINGBELL_INLINE std::uint64_t load_first(const LaunchedCall& cal
   return load_pack8<M>(in + first.begin + at, valid_bytes(first.bytes, at, kLlPayloadBytes));
 }
 
+/// Lane 0 of the header team, which has the turn. Reads what the last ring call of this wire format kept, frees the
+/// slot that it read at its very end, where a store to a peer would have been waited for, and looks which slots the
+/// next rank has freed.
+template <class M, Algorithm kOnly, Group G>
+RINGBELL_TARGET void take_ring_epochs(const WorkerContext& ctx, G& g, const LaunchedCall& call) {
+  GroupShared& shared = g.shared();
+  const unsigned wire = wire_index(command_protocol(call.command));
+  // All loads before the first use: one trip to memory.
+  const Epochs& kept = call.state->epochs[wire];
+  const std::uint64_t index = M::load_relaxed(&call.state->op_index);
+  const Epochs now{M::load_relaxed(&kept.send), M::load_relaxed(&kept.recv)};
+  const auto* line = reinterpret_cast<const CreditLine*>(ctx.window[ctx.rank] + ctx.layout.credit_offset(0, wire));
+  const std::uint64_t consumed = M::load_acquire(&line->consumed, Edge::kCredit);
+  shared.op.index = index;
+  shared.persistent.epochs[wire] = now;
+  store_credit<M>(ctx, wire, now.recv - 1, false);
+  const std::uint64_t slots = ctx.layout.slots;
+  // What the last call has seen may not have come to this lane yet.
+  shared.credit_seen[wire] = now.send - consumed < slots ? consumed : now.send - slots;
+  shared.sends_ahead = first_chunk<kOnly>(ctx, call).bytes != 0 && has_room(now.send, shared.credit_seen[wire], slots);
+}
+
 /// Lane 0 of the header team. Asks whether this launch may run: if not, the windows may be gone. Then reads what the
-/// last call kept, frees the slot that it read at its very end, where a store to a peer would have been waited for, and
-/// looks which slots the next rank has freed.
-template <class M, Group G>
+/// last call kept.
+template <class M, Algorithm kOnly, Group G>
 RINGBELL_TARGET void ask_for_turn(const WorkerContext& ctx, G& g, const LaunchedCall& call) {
   GroupShared& shared = g.shared();
   shared.sends_ahead = false;
   shared.failure = WaitRecord{};
   shared.refused = take_turn<M>(call.state);
   if (shared.refused != Status::kOk) return;
-  const unsigned wire = wire_index(command_protocol(call.command));
-  // All loads before the first use: one trip to memory.
-  const LaunchedState& state = *call.state;
-  const std::uint64_t index = M::load_relaxed(&state.op_index);
-  Epochs epochs[kWireFormats];
-  RINGBELL_UNROLL
-  for (unsigned i = 0; i < kWireFormats; ++i) {
-    epochs[i] = {M::load_relaxed(&state.epochs[i].send), M::load_relaxed(&state.epochs[i].recv)};
+  if (ctx.world != 1 && algorithm_of<kOnly>(command_algorithm(call.command)) == Algorithm::kRing) {
+    return take_ring_epochs<M, kOnly>(ctx, g, call);
   }
-  const auto* line = reinterpret_cast<const CreditLine*>(ctx.window[ctx.rank] + ctx.layout.credit_offset(0, wire));
-  const std::uint64_t consumed = ctx.world > 1 ? M::load_acquire(&line->consumed, Edge::kCredit) : 0;
-  Persistent& persistent = shared.persistent;
-  persistent.op_index = index;
-  RINGBELL_UNROLL
-  for (unsigned i = 0; i < kWireFormats; ++i) persistent.epochs[i] = epochs[i];
-  if (ctx.world == 1) return;
-  const Epochs now = persistent.epochs[wire];
-  store_credit<M>(ctx, wire, now.recv - 1, false);
-  const std::uint64_t slots = ctx.layout.slots;
-  // What the last call has seen may not have come to this lane yet.
-  shared.credit_seen[wire] = now.send - consumed < slots ? consumed : now.send - slots;
-  shared.sends_ahead = first_chunk(ctx, call).bytes != 0 && has_room(now.send, shared.credit_seen[wire], slots);
+  const std::uint64_t index = M::load_relaxed(&call.state->op_index);
+  const std::uint64_t epoch = M::load_relaxed(&call.state->direct_epoch);
+  shared.op.index = index;
+  shared.persistent.direct_epoch = epoch;
+  shared.sends_ahead = first_chunk<kOnly>(ctx, call).bytes != 0;
 }
 
 /// Poll team. The operation of this launch but for its index.
@@ -111,16 +120,15 @@ RINGBELL_TARGET void unpack_launched(const WorkerContext& ctx, G& g, const Launc
   shared.op.header[kHeaderChannels] |= static_cast<std::uint32_t>(call.issue) << 8;
 }
 
-/// Poll team, once the epochs are known: index, link and first round of the operation; and whether what it will leave
-/// is known already: the header team must not look for itself, because a later round takes the first one's place.
-template <class G>
+/// Poll team, once the epochs are known: link and first round of a ring; and whether what it will leave is known
+/// already: the header team must not look for itself, because a later round takes the first one's place.
+template <Algorithm kOnly, class G>
 RINGBELL_TARGET void lay_out_launched(const WorkerContext& ctx, G& g) {
   GroupShared& shared = g.shared();
-  if (g.team_lane() == 0) {
-    shared.op.index = shared.persistent.op_index;
-    shared.kept_early = ctx.world > 1 && shared.op.bytes == 0;
+  if (!is_laid_out<kOnly>(ctx, shared.op)) {
+    if (g.team_lane() == 0) shared.kept_early = true;
+    return;
   }
-  if (shared.op.bytes == 0 || ctx.world == 1) return;
   const unsigned wire = wire_index(shared.op.command.protocol);
   if (g.team_lane() == 0) shared.links[wire] = make_link(ctx, wire);
   g.team_sync();
@@ -138,10 +146,22 @@ RINGBELL_TARGET void lay_out_launched(const WorkerContext& ctx, G& g) {
 }
 
 /// The lanes that move lines. `pack` is this lane's first line, loaded while the turn was asked for.
-template <class M, Group G>
+template <class M, Algorithm kOnly, Group G>
 RINGBELL_TARGET void send_ahead(const WorkerContext& ctx, G& g, const LaunchedCall& call, ByteRange first,
                                 std::uint64_t pack) {
   constexpr unsigned kWire = wire_index(Protocol::kLL);
+  if (algorithm_of<kOnly>(g.shared().op.command.algorithm) == Algorithm::kOneShot) {
+    const std::uint64_t epoch = g.shared().persistent.direct_epoch;
+    const std::uint32_t mine = direct_slots(ctx, kWire, epoch).mine;
+    const std::uint32_t flag = ll_flag(epoch);
+    const auto lines = static_cast<std::uint32_t>(ceil_divide(first.bytes, kLlPayloadBytes));
+    for (std::uint32_t of_team = g.lane() - g.team_lane(); of_team < lines; of_team += g.lanes()) {  // see OneShotLl
+      const std::uint32_t line = of_team + g.team_lane();
+      if (line != g.lane() && line < lines) pack = load_first<M>(call, first, line * kLlPayloadBytes);
+      if (line < lines) send_ll_line<M>(ctx, mine + line * std::uint32_t{sizeof(LlLine)}, ll_pack(pack, flag));
+    }
+    return;
+  }
   const std::uint64_t epoch = g.shared().persistent.epochs[kWire].send;
   auto* const to = reinterpret_cast<LlLine*>(ctx.window[ctx.ring_next] + ctx.layout.slot(kWire, 0, epoch));
   const std::uint32_t flag = ll_flag(epoch);
@@ -152,25 +172,27 @@ RINGBELL_TARGET void send_ahead(const WorkerContext& ctx, G& g, const LaunchedCa
   }
 }
 
-/// One lane that has the turn. Leaves the next call its epochs: those of the operation's wire format, and the others as
-/// they were.
-template <class M, Group G>
-RINGBELL_TARGET void keep_epochs(G& g, LaunchedState* state, const Epochs& now) {
-  const GroupShared& shared = g.shared();
-  Epochs& kept = state->epochs[wire_index(shared.op.command.protocol)];
-  M::store_relaxed(&state->op_index, shared.persistent.op_index + 1);
-  M::store_relaxed(&kept.send, now.send);
-  M::store_relaxed(&kept.recv, now.recv);
+/// One lane that has the turn. Leaves the next call its epochs: those that the operation uses up, and the others as
+/// they were. @param ring after a ring operation
+template <class M, Algorithm kOnly, Group G>
+RINGBELL_TARGET void keep_epochs(const WorkerContext& ctx, G& g, LaunchedState* state, const Epochs& ring) {
+  const Operation& op = g.shared().op;
+  M::store_relaxed(&state->op_index, op.index + 1);
+  if (is_laid_out<kOnly>(ctx, op)) {
+    Epochs& kept = state->epochs[wire_index(op.command.protocol)];
+    M::store_relaxed(&kept.send, ring.send);
+    M::store_relaxed(&kept.recv, ring.recv);
+  } else if (op.bytes != 0) {
+    M::store_relaxed(&state->direct_epoch,
+                     g.shared().persistent.direct_epoch + ceil_divide(op.bytes, op.command.chunk_bytes));
+  }
 }
 
-/// Lane 0 of the header team, once the round is laid out: a call of one round knows before it runs what it will leave.
-/// If it fails, no call follows.
-template <class M, Group G>
-RINGBELL_TARGET void keep_early(G& g, LaunchedState* state) {
-  GroupShared& shared = g.shared();
-  if (!shared.kept_early) return;
-  const unsigned wire = wire_index(shared.op.command.protocol);
-  keep_epochs<M>(g, state, shared.op.bytes != 0 ? shared.rounds[0].epochs : shared.persistent.epochs[wire]);
+/// Lane 0 of the header team, once a ring's round is laid out: every call but a ring of several rounds knows before it
+/// runs what it will leave. If it fails, no call follows.
+template <class M, Algorithm kOnly, Group G>
+RINGBELL_TARGET void keep_early(const WorkerContext& ctx, G& g, LaunchedState* state) {
+  if (g.shared().kept_early) keep_epochs<M, kOnly>(ctx, g, state, g.shared().rounds[0].epochs);
 }
 
 /// A call that failed leaves no number that could be taken for a result: NaN in every float type, all ones in integers.
@@ -185,13 +207,13 @@ RINGBELL_TARGET void fill_output(G& g, unsigned lanes) {
 }
 
 /// Lane 0. What follows the operation: keep the epochs, or break, and pass on the turn.
-template <class M, Group G>
+template <class M, Algorithm kOnly, Group G>
 RINGBELL_TARGET void end_launched(const WorkerContext& ctx, G& g, const LaunchedCall& call, Status status) {
   GroupShared& shared = g.shared();
   if (shared.told_slow) M::store_relaxed(&ctx.control->way[kStreamWay].slow_wait.valid, 0);
   if (status == Status::kOk) {
     if (!shared.kept_early) {
-      keep_epochs<M>(g, call.state, shared.persistent.epochs[wire_index(shared.op.command.protocol)]);
+      keep_epochs<M, kOnly>(ctx, g, call.state, shared.persistent.epochs[wire_index(shared.op.command.protocol)]);
     }
     if (M::compare_exchange_release(&call.state->turn, kTurnTaken, kTurnFree, Edge::kTurn)) return;
     shared.failure.seq = call.issue;
@@ -211,23 +233,24 @@ RINGBELL_TARGET void end_launched(const WorkerContext& ctx, G& g, const Launched
 }
 
 /// The body of one launch. All lanes call it; those that the operation does not need return at once.
-template <class M, Group G>
+/// @tparam kOnly as run_operation's
+template <class M, Algorithm kOnly = Algorithm::kAuto, Group G>
 RINGBELL_TARGET void run_launched(const WorkerContext& ctx, G& g, const LaunchedCall& call) {
   GroupShared& shared = g.shared();
-  if (g.in_header_team() && g.team_lane() == 0) ask_for_turn<M>(ctx, g, call);
+  if (g.in_header_team() && g.team_lane() == 0) ask_for_turn<M, kOnly>(ctx, g, call);
   if (g.in_poll_team()) unpack_launched<M>(ctx, g, call);
-  const ByteRange first = first_chunk(ctx, call);
+  const ByteRange first = first_chunk<kOnly>(ctx, call);
   const std::uint64_t at = g.lane() * kLlPayloadBytes;
   const std::uint64_t pack = at < first.bytes ? load_first<M>(call, first, at) : 0;
   g.sync(Edge::kStart);
   if (shared.refused != Status::kOk) return fill_output<M>(g, g.all_lanes());
-  if (shared.sends_ahead && g.lane() < g.lanes()) send_ahead<M>(ctx, g, call, first, pack);
-  if (g.in_poll_team()) lay_out_launched(ctx, g);
+  if (shared.sends_ahead && g.lane() < g.lanes()) send_ahead<M, kOnly>(ctx, g, call, first, pack);
+  if (g.in_poll_team()) lay_out_launched<kOnly>(ctx, g);
   g.sync(Edge::kStart);
-  if (g.in_header_team() && g.team_lane() == 0) keep_early<M>(g, call.state);
+  if (g.in_header_team() && g.team_lane() == 0) keep_early<M, kOnly>(ctx, g, call.state);
   if (!g.all_here() && !g.in_poll_team() && (g.alone() || !g.in_header_team())) return;
-  const Status status = run_operation<M>(ctx, g);
-  if (g.lane() == 0) end_launched<M>(ctx, g, call, status);
+  const Status status = run_operation<M, kOnly>(ctx, g);
+  if (g.lane() == 0) end_launched<M, kOnly>(ctx, g, call, status);
   if (status != Status::kOk && g.lane() < g.lanes()) fill_output<M>(g, g.lanes());
 }
 

@@ -24,13 +24,14 @@ RINGBELL_HD constexpr std::uint64_t broken_turn(std::uint64_t code) { return cod
 /// and reader: the launched call that has the turn. zero: `turn` is free.
 struct alignas(kCacheLineBytes) LaunchedState {
   std::uint64_t op_index;
+  std::uint64_t direct_epoch;
   Epochs epochs[kWireFormats];
   std::uint64_t turn;  // any launched call, by compare-exchange from kTurnFree (edge kTurn)
 };
 static_assert(sizeof(LaunchedState) == kCacheLineBytes);
 
 RINGBELL_HD inline LaunchedState launched_state(const Persistent& initial) {
-  LaunchedState state{initial.op_index, {}, kTurnFree};
+  LaunchedState state{initial.op_index, initial.direct_epoch, {}, kTurnFree};
   for (unsigned wire = 0; wire < kWireFormats; ++wire) state.epochs[wire] = initial.epochs[wire];
   return state;
 }

@@ -6,6 +6,7 @@
 #ifndef RINGBELL_DEVICE_WORKER_LOOP_HPP_
 #define RINGBELL_DEVICE_WORKER_LOOP_HPP_
 
+#include "device/direct/one_shot.hpp"
 #include "device/ring/all_reduce.hpp"
 #include "device/worker/header_check.hpp"
 #include "device/worker/park.hpp"
@@ -34,13 +35,14 @@ RINGBELL_TARGET Verdict idle_look(const WorkerContext& ctx, G& g, std::uint64_t 
 
 /// How many of the group's lanes move the lines of an operation, `lines` in a chunk: whole teams, and either so many
 /// that the team that waits for headers stays apart, or all.
+/// In one-shot, where lanes do not wait for each other's lines, that team stays apart always.
 template <class G>
-RINGBELL_TARGET unsigned lanes_to_take(G& g, Protocol protocol, std::uint32_t lines) {
+RINGBELL_TARGET unsigned lanes_to_take(G& g, Algorithm algorithm, Protocol protocol, std::uint32_t lines) {
   const unsigned all = g.all_lanes();
   const unsigned team = g.team_lanes();
   const unsigned wanted = protocol == Protocol::kLL128 ? lines * G::kLineLanes : lines;
   const unsigned whole = (wanted + team - 1) / team * team;
-  if (whole + team > all) return all;
+  if (whole + team > all) return algorithm == Algorithm::kOneShot && all > team ? all - team : all;
   return whole == 0 ? team : whole;
 }
 
@@ -64,13 +66,25 @@ RINGBELL_TARGET void unpack_operation(const WorkerContext& ctx, G& g) {
   const Command command = command_unpack(shared.command_quad);
   const std::uint64_t bytes = command_bytes(shared.command_quad, command.count);
   shared.laid_ahead = shared.laid_ahead && bytes == op.bytes && command.chunk_bytes == op.command.chunk_bytes &&
-                      command.protocol == op.command.protocol;
+                      command.protocol == op.command.protocol && command.algorithm == op.command.algorithm;
   op.command = command;
   op.bytes = bytes;
   op.step = 0;
   write_header(&op);
-  shared.lanes = lanes_to_take(g, command.protocol, command_lines(shared.command_quad));
+  shared.lanes = lanes_to_take(g, command.algorithm, command.protocol, command_lines(shared.command_quad));
   shared.alone = shared.lanes == g.team_lanes() && (ctx.world == 1 || g.all_lanes() == g.team_lanes());
+}
+
+/// The operation's algorithm; a constant where a kernel is made for one.
+template <Algorithm kOnly>
+RINGBELL_HD constexpr Algorithm algorithm_of(Algorithm of_command) {
+  return kOnly == Algorithm::kAuto ? of_command : kOnly;
+}
+
+/// True for an operation whose steps are laid out before it runs. The direct algorithms have none.
+template <Algorithm kOnly = Algorithm::kAuto>
+RINGBELL_HD inline bool is_laid_out(const WorkerContext& ctx, const Operation& op) {
+  return algorithm_of<kOnly>(op.command.algorithm) == Algorithm::kRing && op.bytes != 0 && ctx.world != 1;
 }
 
 /// Poll team. The first round of the operation in shared.op, from the slot uses to come.
@@ -88,7 +102,7 @@ template <class G>
 RINGBELL_TARGET void lay_out_ahead(const WorkerContext& ctx, G& g) {
   GroupShared& shared = g.shared();
   g.team_sync();  // what lane 0 wrote when it completed the last one
-  if (shared.laid_ahead || shared.op.bytes == 0 || ctx.world == 1) return;
+  if (shared.laid_ahead || !is_laid_out(ctx, shared.op)) return;
   lay_out_first_round(ctx, g);
   g.team_sync();
   if (g.team_lane() == 0) shared.laid_ahead = true;
@@ -104,8 +118,8 @@ RINGBELL_TARGET void begin_operation(const WorkerContext& ctx, G& g) {
     shared.op.index = shared.persistent.op_index;
   }
   g.team_sync();
-  const Operation& op = shared.op;
-  if (op.command.kind != CommandKind::kAllReduce || op.bytes == 0 || ctx.world == 1 || shared.laid_ahead) return;
+  const bool all_reduce = shared.op.command.kind == CommandKind::kAllReduce;
+  if (!all_reduce || shared.laid_ahead || !is_laid_out(ctx, shared.op)) return;
   lay_out_first_round(ctx, g);
 }
 
@@ -163,25 +177,32 @@ RINGBELL_TARGET void next_command(const WorkerContext& ctx, G& g, Verdict verdic
 }
 
 /// The lanes that passed kOpStart. Runs the operation; the last barrier is inside.
-template <class M, Group G>
+/// @tparam kOnly the operation's algorithm, where it is known: the others take no registers; kAuto: any
+template <class M, Algorithm kOnly = Algorithm::kAuto, Group G>
 RINGBELL_TARGET Status run_operation(const WorkerContext& ctx, G& g) {
   GroupShared& shared = g.shared();
   const Operation& op = shared.op;
   Status status = Status::kOk;
-  if (op.command.kind == CommandKind::kAllReduce) {
-    if (ctx.world == 1) {
-      if (g.lane() < g.lanes()) copy_through<M>(g);
-    } else {
-      // A team of its own sends headers and waits for them, while others move the lines; a team that is alone does both
-      // inside the ring.
-      if (g.in_header_team() && (!g.alone() || op.bytes == 0)) {
-        send_headers<M>(ctx, g);
-        status = check_headers<M>(ctx, g);
-      }
-      if (g.lane() < g.lanes() && op.bytes != 0) {
-        status = is_ll_short(g) ? ll_short_ring<M>(ctx, g) : ring_all_reduce<M>(ctx, g, status);
-      }
-    }
+  // Not nested: each level of branches that meet again keeps a register through all calls within it.
+  const bool all_reduce = op.command.kind == CommandKind::kAllReduce;
+  if (all_reduce && ctx.world == 1 && g.lane() < g.lanes()) copy_through<M>(g);
+  const bool exchanges = all_reduce && ctx.world != 1;
+  // A team of its own sends headers and waits for them, while others move the lines; a team that is alone does both in
+  // the algorithm.
+  if (exchanges && g.in_header_team() && (!g.alone() || op.bytes == 0)) {
+    send_headers<M>(ctx, g);
+    status = check_headers<M>(ctx, g);
+  }
+  const bool moves = exchanges && g.lane() < g.lanes() && op.bytes != 0;
+  if constexpr (kOnly != Algorithm::kOneShot) {
+    const bool ring = moves && algorithm_of<kOnly>(op.command.algorithm) == Algorithm::kRing;
+    const bool is_short = ring && is_ll_short(g);
+    if (is_short) status = ll_short_ring<M>(ctx, g);
+    if (ring && !is_short) status = ring_all_reduce<M>(ctx, g, status);
+  }
+  if constexpr (kOnly != Algorithm::kRing) {
+    if (moves && algorithm_of<kOnly>(op.command.algorithm) == Algorithm::kOneShot)
+      status = one_shot_all_reduce<M>(ctx, g, status);
   }
   if constexpr (mutated<M>(Mutant::kNextBeforeComplete)) return status;
   return g.agree(status, Edge::kOpEnd);
@@ -225,6 +246,7 @@ RINGBELL_TARGET void complete(const WorkerContext& ctx, G& g, Status status) {
   shared.persistent.next_seq = seq + 1;
   if (shared.op.command.kind != CommandKind::kAllReduce) return;
   ++shared.persistent.op_index;
+  shared.persistent.direct_epoch = shared.direct_end;
   shared.laid_ahead = false;
 }
 
@@ -272,6 +294,8 @@ RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t ge
     shared.failure = WaitRecord{};
     shared.op.bytes = 0;  // no last operation to lay out ahead for
     shared.laid_ahead = false;
+    shared.sends_ahead = false;
+    shared.direct_end = shared.persistent.direct_epoch;
     shared.launch_ns = M::now_ns();
     for (unsigned wire = 0; wire < kWireFormats; ++wire) {
       shared.links[wire] = make_link(ctx, wire);
@@ -298,10 +322,8 @@ RINGBELL_TARGET void run_worker(const WorkerContext& ctx, G& g, std::uint64_t ge
       }
       return;
     }
-    const bool all_here = g.all_here();
     const Status status = run_operation<M>(ctx, g);
     verdict = g.lane() == 0 ? end_operation<M>(ctx, g, status) : Verdict::kRun;  // lane 0's counts
-    if (status != Status::kOk && all_here) return;  // those that stayed at kOpStart have to be told
   }
 }
 

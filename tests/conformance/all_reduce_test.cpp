@@ -52,19 +52,42 @@ TEST(AllReduce, ASpoiltResultIsFound) {
 class AllReduceOfWorld : public testing::TestWithParam<int> {};
 
 // Each row once a protocol, with counts in turn; with many more ranks than cores each row once, protocols in turn.
-TEST_P(AllReduceOfWorld, EveryCountAndEveryPairBitForBitOnEveryProtocol) {
+std::vector<AllReduceCase> every_pair(int world, Algorithm algorithm) {
   std::vector<AllReduceCase> cases;
-  std::size_t turn = static_cast<std::size_t>(GetParam());
+  std::size_t turn = static_cast<std::size_t>(world);
   for (std::size_t p = 0; p < std::size(kProtocols); ++p) {
     std::size_t row = 0;
     for (AllReduceCase c : pairwise_rows()) {
-      if (GetParam() >= 7 && row++ / 2 % 3 != p) continue;
+      if (world >= 7 && row++ / 2 % 3 != p) continue;
       c.protocol = kProtocols[p];
+      c.algorithm = algorithm;
       c.count = kCounts[turn++ % std::size(kCounts)];
       cases.push_back(c);
     }
   }
-  expect_right(GetParam(), small_slots(), cases, 11);
+  return cases;
+}
+
+TEST_P(AllReduceOfWorld, EveryCountAndEveryPairBitForBitOnEveryProtocolOverTheRing) {
+  expect_right(GetParam(), small_slots(), every_pair(GetParam(), Algorithm::kRing), 11);
+}
+
+TEST_P(AllReduceOfWorld, EveryCountAndEveryPairBitForBitOnEveryProtocolInOneShot) {
+  expect_right(GetParam(), small_slots(), every_pair(GetParam(), Algorithm::kOneShot), 11);
+}
+
+// Calls of both algorithms and all protocols in any order share windows, headers and epochs.
+TEST_P(AllReduceOfWorld, AlgorithmsAndProtocolsInTurn) {
+  std::vector<AllReduceCase> cases;
+  std::size_t turn = 0;
+  for (AllReduceCase c : pairwise_rows()) {
+    c.protocol = kProtocols[turn % 3];
+    c.algorithm = kAlgorithms[turn / 2 % 2];
+    c.count = kCounts[turn * 7 % std::size(kCounts)];
+    ++turn;
+    cases.push_back(c);
+  }
+  expect_right(GetParam(), small_slots(), cases, 13);
 }
 
 TEST_P(AllReduceOfWorld, SlotsOfTheDefaultSizeAndProtocolByPlan) {
@@ -75,6 +98,7 @@ TEST_P(AllReduceOfWorld, SlotsOfTheDefaultSizeAndProtocolByPlan) {
     for (Protocol protocol : {Protocol::kAuto, Protocol::kLL, Protocol::kLL128, Protocol::kSimple}) {
       AllReduceCase c = rows[row++ * 7 % rows.size()];
       c.protocol = protocol;
+      c.algorithm = row % 3 == 0 ? Algorithm::kOneShot : Algorithm::kAuto;
       c.count = count;
       cases.push_back(c);
     }
@@ -93,6 +117,7 @@ TEST_P(ByPairs, EveryCountWithEveryRow) {
     for (std::uint64_t count : kCounts) {
       for (AllReduceCase c : pairwise_rows()) {
         c.protocol = protocol;
+        c.algorithm = kAlgorithms[cases.size() / 3 % 2];
         c.count = count;
         cases.push_back(c);
       }
@@ -109,22 +134,25 @@ TEST_P(Full, EveryCombination) {
   if (!asked_for("Full")) GTEST_SKIP() << "takes hours: runs by name";
   for (Protocol protocol : kProtocols) {
     for (std::uint64_t count : kCounts) {
-      std::vector<AllReduceCase> cases;
-      for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
-        for (ReduceOp op : kOps) {
-          for (unsigned in : kShifts) {
-            for (unsigned out : kShifts) {
-              for (Placement placement : {Placement::kOutOfPlace, Placement::kInPlace, Placement::kMixed}) {
-                if (placement == Placement::kInPlace && in != out) continue;  // `in` is not used there
-                for (FillKind fill : {FillKind::kMixed, FillKind::kBits}) {
-                  cases.push_back({count, static_cast<DType>(dtype), op, protocol, in, out, placement, fill});
+      for (Algorithm algorithm : kAlgorithms) {
+        std::vector<AllReduceCase> cases;
+        for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
+          for (ReduceOp op : kOps) {
+            for (unsigned in : kShifts) {
+              for (unsigned out : kShifts) {
+                for (Placement placement : {Placement::kOutOfPlace, Placement::kInPlace, Placement::kMixed}) {
+                  if (placement == Placement::kInPlace && in != out) continue;  // `in` is not used there
+                  for (FillKind fill : {FillKind::kMixed, FillKind::kBits}) {
+                    cases.push_back(
+                        {count, static_cast<DType>(dtype), op, protocol, in, out, placement, fill, algorithm});
+                  }
                 }
               }
             }
           }
         }
+        expect_right(GetParam(), small_slots(), cases, 31, 1800);
       }
-      expect_right(GetParam(), small_slots(), cases, 31, 1800);
     }
   }
 }

@@ -47,12 +47,13 @@ TEST(CaseC01, BFloat16SumsRoundPerHopInsideTheDocumentedBoundOnEveryProtocol) {
       std::vector<std::uint16_t> out(kCount, 0x7ff5);
       CallOptions options;
       options.protocol = protocol;
+      options.algorithm = Algorithm::kRing;
       const Ticket ticket = comm.all_reduce(pointers[static_cast<std::size_t>(comm.rank())], out.data(), kCount,
                                             DType::kBFloat16, ReduceOp::kSum, options);
       EXPECT_EQ(wait_ok(comm, ticket), "");
       return out;
     });
-    const std::uint64_t chunk = plan_call(basis, kCount * 2, Algorithm::kAuto, protocol).chunk_bytes;
+    const std::uint64_t chunk = plan_call(basis, kCount * 2, Algorithm::kRing, protocol).chunk_bytes;
     for (int rank = 0; rank < kWorld; ++rank) {
       const auto& out = outputs[static_cast<std::size_t>(rank)];
       ASSERT_EQ(out, outputs[0]) << protocol_name(protocol) << " rank " << rank;
@@ -63,6 +64,30 @@ TEST(CaseC01, BFloat16SumsRoundPerHopInsideTheDocumentedBoundOnEveryProtocol) {
     }
     std::vector<std::uint16_t> spoilt(kCount, bf16(284.0f));
     EXPECT_EQ(count_outside_bound(spoilt.data(), pointers, kCount, DType::kBFloat16, ReduceOp::kSum), kCount);
+  }
+}
+
+// 256 + 7 x 1 = 263 in float32, and 264 is the nearest bfloat16: folded one by one it would stay 256.
+TEST(CaseC01, BFloat16SumsOfOneShotRoundOnceOnEveryProtocol) {
+  constexpr int kWorld = 8;
+  constexpr std::uint64_t kCount = 4099;
+  const auto bf16 = [](float value) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16); };
+  std::vector<std::vector<std::uint16_t>> inputs(kWorld, std::vector<std::uint16_t>(kCount, bf16(1.0f)));
+  inputs[0].assign(kCount, bf16(256.0f));
+  for (Protocol protocol : kProtocols) {
+    const auto outputs = run_ranks(kWorld, cpu_config(), [&](Communicator& comm) {
+      std::vector<std::uint16_t> out(kCount, 0x7ff5);
+      CallOptions options;
+      options.protocol = protocol;
+      options.algorithm = Algorithm::kOneShot;
+      const Ticket ticket = comm.all_reduce(inputs[static_cast<std::size_t>(comm.rank())].data(), out.data(), kCount,
+                                            DType::kBFloat16, ReduceOp::kSum, options);
+      EXPECT_EQ(wait_ok(comm, ticket), "");
+      return out;
+    });
+    for (const auto& out : outputs) {
+      EXPECT_EQ(out, std::vector<std::uint16_t>(kCount, bf16(264.0f))) << protocol_name(protocol);
+    }
   }
 }
 
@@ -77,6 +102,7 @@ TEST_P(CaseC02, CountsTo2050AndAroundPowersOfTwoAreWholeAndEqualOnAllRanks) {
     c.dtype = kTailTypes[cases.size() % std::size(kTailTypes)];
     c.op = kOps[cases.size() % std::size(kOps)];
     c.protocol = kProtocols[cases.size() % 3];
+    c.algorithm = kAlgorithms[cases.size() / 3 % 2];
     cases.push_back(c);
   };
   // More ranks than cores: every seventh of the longer ones here, the rest in the entry for CI.

@@ -27,6 +27,7 @@ TEST_P(EpochsNear, AWrapAThousandMixedCallsAreRightOnAllProtocols) {
   for (std::size_t i = 0; i < 1000; ++i) {
     AllReduceCase c = rows[i % rows.size()];
     c.protocol = kProtocols[i % 3];
+    c.algorithm = kAlgorithms[i / 4 % 2];
     c.count = std::uint64_t{1} << (i % 10);
     c.fill = i % 2 == 0 ? FillKind::kBits : FillKind::kMixed;
     cases.push_back(c);

@@ -12,10 +12,11 @@
 namespace ringbell::test {
 namespace {
 
-template <class M, Protocol kWire>
+template <class M, Protocol kWire, Algorithm kHow = Algorithm::kRing>
 struct Form {
   using Ops = M;
   static constexpr Protocol kProtocol = kWire;
+  static constexpr Algorithm kAlgorithm = kHow;
 };
 
 constexpr std::size_t kGuardBytes = 64;
@@ -62,11 +63,15 @@ class ProtocolConformance : public testing::Test {
       kept[r].assign(input, input + bytes);
       inputs.push_back(kept[r].data());
       commands.push_back({input, out[r].data() + shift, c.count, call_, c.chunk_bytes, device::CommandKind::kAllReduce,
-                          0, c.dtype, c.op, Algorithm::kRing, F::kProtocol, 1});
+                          0, c.dtype, c.op, F::kAlgorithm, F::kProtocol, 1});
     }
     std::vector<std::byte> expected(bytes);
-    ring_reference(expected.data(), inputs, c.count, c.dtype, c.op,
-                   [&](std::uint64_t i) { return start_rank(c, i, ranks); });
+    if (F::kAlgorithm == Algorithm::kRing) {
+      ring_reference(expected.data(), inputs, c.count, c.dtype, c.op,
+                     [&](std::uint64_t i) { return start_rank(c, i, ranks); });
+    } else {
+      direct_reference(expected.data(), inputs, c.count, c.dtype, c.op);
+    }
     const std::uint64_t before = world.published_bytes();
     const std::vector<Status> statuses = world.call(commands);
     for (unsigned r = 0; r < ranks; ++r) {
@@ -82,7 +87,8 @@ class ProtocolConformance : public testing::Test {
         ASSERT_EQ(std::memcmp(in[r].data() + shift, kept[r].data(), bytes), 0) << "the input was written";
       }
     }
-    ASSERT_EQ(world.published_bytes() - before, 2 * (ranks - 1) * bytes);
+    const std::uint64_t times = F::kAlgorithm == Algorithm::kRing ? 2 : ranks;
+    ASSERT_EQ(world.published_bytes() - before, times * (ranks - 1) * bytes);
   }
 
  private:
@@ -91,7 +97,11 @@ class ProtocolConformance : public testing::Test {
 
 using Forms = testing::Types<Form<device::CpuOps, Protocol::kLL>, Form<device::CpuOps, Protocol::kLL128>,
                              Form<device::CpuOps, Protocol::kSimple>, Form<device::CpuFaultOps, Protocol::kLL>,
-                             Form<device::CpuFaultOps, Protocol::kLL128>, Form<device::CpuFaultOps, Protocol::kSimple>>;
+                             Form<device::CpuFaultOps, Protocol::kLL128>, Form<device::CpuFaultOps, Protocol::kSimple>,
+                             Form<device::CpuOps, Protocol::kLL, Algorithm::kOneShot>,
+                             Form<device::CpuOps, Protocol::kLL128, Algorithm::kOneShot>,
+                             Form<device::CpuOps, Protocol::kSimple, Algorithm::kOneShot>,
+                             Form<device::CpuFaultOps, Protocol::kLL, Algorithm::kOneShot>>;
 TYPED_TEST_SUITE(ProtocolConformance, Forms);
 
 TYPED_TEST(ProtocolConformance, AnyRanksAndSizes) {

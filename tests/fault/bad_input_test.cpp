@@ -85,8 +85,8 @@ TEST(BadCall, EveryBadArgumentIsRefusedWithItsValueAndTheCommunicatorGoesOn) {
   options.protocol = static_cast<Protocol>(4);
   refused(a.data(), b.data(), 1, f32, sum, options, {"protocol 4", "kLL128"});
   options = {};
-  options.algorithm = static_cast<Algorithm>(2);
-  refused(a.data(), b.data(), 1, f32, sum, options, {"algorithm 2", "kRing"});
+  options.algorithm = static_cast<Algorithm>(3);
+  refused(a.data(), b.data(), 1, f32, sum, options, {"algorithm 3", "kRing", "kOneShot"});
 
   const Ticket ticket = comm.all_reduce(a.data(), b.data(), 100, f32);
   EXPECT_EQ(ticket.seq, 0u) << "something was queued";
@@ -307,7 +307,7 @@ TEST(BadEnvironment, EveryBadValueIsNamedWithItsVariableAndWhatIsAllowed) {
       {"RINGBELL_PROTO", "LL129", {"RINGBELL_PROTO='LL129'", "LL, LL128, Simple, auto"}},
       {"RINGBELL_PROTO", " ll", {"RINGBELL_PROTO=' ll'"}},
       {"RINGBELL_PROTO", "", {"RINGBELL_PROTO is set but empty"}},
-      {"RINGBELL_ALGO", "tree", {"RINGBELL_ALGO='tree'", "ring, auto"}},
+      {"RINGBELL_ALGO", "tree", {"RINGBELL_ALGO='tree'", "ring, oneshot, auto"}},
       {"RINGBELL_DEVICE", "tpu", {"RINGBELL_DEVICE='tpu'", "auto, cpu, cuda"}},
       {"RINGBELL_TIMEOUT_S", "abc", {"RINGBELL_TIMEOUT_S='abc'", "a number from 0"}},
       {"RINGBELL_TIMEOUT_S", "-1", {"RINGBELL_TIMEOUT_S='-1'"}},

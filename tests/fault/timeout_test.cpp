@@ -19,9 +19,11 @@ Config with_timeout(double seconds) {
   return config;
 }
 
-Ticket ones(Communicator& comm, std::int64_t* value, Protocol protocol = Protocol::kAuto) {
+Ticket ones(Communicator& comm, std::int64_t* value, Protocol protocol = Protocol::kAuto,
+            Algorithm algorithm = Algorithm::kRing) {
   CallOptions options;
   options.protocol = protocol;
+  options.algorithm = algorithm;
   return comm.all_reduce(value, value, 1, DType::kInt64, ReduceOp::kSum, options);
 }
 
@@ -71,6 +73,42 @@ TEST(CaseC13, AnOperationTimeOutOfHalfASecondFiresNamesTheAbsentRankAndTheLateOn
       const std::string& text = outcomes[0].text;
       EXPECT_NE(text.find("of rank " + std::to_string(late)), std::string::npos) << text;
       EXPECT_NE(text.find("is rank " + std::to_string(late) + " making the same calls?"), std::string::npos) << text;
+    }
+  }
+}
+
+// In one-shot all that the late rank needs is there already: its call is right, or it learns; the next one fails at
+// once.
+TEST(CaseC13, InOneShotTheAbsentRankIsNamedAndTheLateOneIsRightOrLearnsAtOnce) {
+  for (Protocol protocol : kAll) {
+    for (int world : {2, 3}) {
+      SCOPED_TRACE(std::string(protocol_name(protocol)) + " world " + std::to_string(world));
+      const int late = world - 1;
+      SharedWords timed_out(1);
+      run_ranks(world, with_timeout(0.5), [&](Communicator& comm) {
+        std::int64_t values[2] = {1, 1};
+        EXPECT_EQ(wait_ok(comm, ones(comm, &values[0], protocol, Algorithm::kOneShot)), "");
+        const bool is_late = comm.rank() == late;
+        if (is_late) {
+          EXPECT_TRUE(timed_out.await(0, static_cast<std::uint64_t>(late)));
+        }
+        const Stopwatch watch;
+        const Status status = comm.wait(ones(comm, &values[1], protocol, Algorithm::kOneShot));
+        const std::string text = comm.last_error();
+        ++timed_out[0];
+        if (is_late) {
+          EXPECT_LT(watch.seconds(), 0.3 * patience());
+          EXPECT_TRUE(status == Status::kTimeout || (status == Status::kOk && values[1] == comm.world())) << text;
+        } else {
+          EXPECT_EQ(status, Status::kTimeout) << text;
+          EXPECT_GE(watch.seconds(), 0.45);
+          EXPECT_NE(text.find("of rank " + std::to_string(late)), std::string::npos) << text;
+        }
+        const Stopwatch after;
+        EXPECT_NE(comm.wait(ones(comm, &values[1], protocol, Algorithm::kOneShot)), Status::kOk);
+        EXPECT_LT(after.seconds(), 0.3 * patience());
+        return 0;
+      });
     }
   }
 }

@@ -191,7 +191,7 @@ void expect_call_1_missed(RankProcesses& ranks) {
   EXPECT_EQ(told.code, 1) << told.err;
   EXPECT_HAS(last_line(told), "culprit: rank 2 (pid " + pid_text(ranks, 2) +
                                   "): it has not made call 1 (float32 sum "
-                                  "count 1000 (ring ");
+                                  "count 1000 (oneshot ");
   EXPECT_HAS(last_line(told), "its last was call 0; ranks 0 and 1 wait for it");
   EXPECT_HAS(told.out,
              "rank 2: pid " + pid_text(ranks, 2) + " running; completed call 0, no call queued; host not in wait");
@@ -259,13 +259,13 @@ TEST(Why, NamesBothCallsOfAMismatchWhileTheRanksLiveAndFromTheirDumps) {
       const std::string line = last_line(told);
       EXPECT_HAS(line, world == 2 ? "culprit: ranks 0 and 1 differ in call 300: "
                                   : "culprit: rank 1 differs from the others in call 300: ");
-      EXPECT_HAS(line, world == 2 ? "rank 0 made it as float32 sum count 100 (ring "
-                                  : "ranks 0 and 2 made it as float32 sum count 100 (ring ");
-      EXPECT_HAS(line, "rank 1 made it as float32 sum count 200 (ring ");
+      EXPECT_HAS(line, world == 2 ? "rank 0 made it as float32 sum count 100 (oneshot "
+                                  : "ranks 0 and 2 made it as float32 sum count 100 (oneshot ");
+      EXPECT_HAS(line, "rank 1 made it as float32 sum count 200 (oneshot ");
     }
     const Outcome merged = why(dumps);
-    EXPECT_HAS(merged.out, "first difference: call 300, rank 0: float32 sum count 100 (ring ");
-    EXPECT_HAS(merged.out, ") tag 7, rank 1: float32 sum count 200 (ring ");
+    EXPECT_HAS(merged.out, "first difference: call 300, rank 0: float32 sum count 100 (oneshot ");
+    EXPECT_HAS(merged.out, ") tag 7, rank 1: float32 sum count 200 (oneshot ");
     // One dump alone still names both.
     const Outcome alone = why(folder + "/*rank0*.json");
     EXPECT_EQ(alone.code, 2) << alone.err;

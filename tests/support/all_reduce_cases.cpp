@@ -49,8 +49,8 @@ Row row_of(const AllReduceCase& c) {
 std::string case_text(const AllReduceCase& c) {
   static constexpr const char* kPlaces[] = {"out of place", "in place", "in place on odd ranks"};
   return std::to_string(c.count) + " " + dtype_name(c.dtype) + " " + reduce_op_name(c.op) + " " +
-         protocol_name(c.protocol) + " in+" + std::to_string(c.in_shift) + " out+" + std::to_string(c.out_shift) + " " +
-         kPlaces[static_cast<int>(c.placement)];
+         algorithm_name(c.algorithm) + " " + protocol_name(c.protocol) + " in+" + std::to_string(c.in_shift) + " out+" +
+         std::to_string(c.out_shift) + " " + kPlaces[static_cast<int>(c.placement)];
 }
 
 std::vector<AllReduceCase> pairwise_rows(std::size_t rows) {
@@ -94,7 +94,8 @@ std::vector<std::string> missing_pairs(const std::vector<AllReduceCase>& rows) {
 
 PlanBasis plan_basis(int world, DeviceKind device, std::uint32_t slot_bytes) {
   return {static_cast<std::uint32_t>(world), device, true,
-          device::WindowLayout{slot_bytes != 0 ? slot_bytes : device::kDefaultSlotBytes, device::kDefaultSlots, 1}};
+          device::window_layout(slot_bytes != 0 ? slot_bytes : device::kDefaultSlotBytes, device::kDefaultSlots,
+                                static_cast<std::uint32_t>(world))};
 }
 
 int first_rank(const PlanBasis& basis, std::uint64_t bytes, std::uint64_t chunk_bytes, std::uint64_t byte) {
@@ -115,7 +116,12 @@ std::vector<std::byte> expected_result(const AllReduceCase& c, std::uint64_t dat
     pointers.push_back(inputs[rank].data());
   }
   std::vector<std::byte> expected(bytes);
-  const std::uint64_t chunk = plan_call(basis, bytes, Algorithm::kAuto, c.protocol).chunk_bytes;
+  const Path path = plan_call(basis, bytes, c.algorithm, c.protocol);
+  const std::uint64_t chunk = path.chunk_bytes;
+  if (path.algorithm == Algorithm::kOneShot) {
+    direct_reference(expected.data(), pointers, c.count, c.dtype, c.op);
+    return expected;
+  }
   ring_reference(expected.data(), pointers, c.count, c.dtype, c.op,
                  [&](std::uint64_t index) { return first_rank(basis, bytes, chunk, index * element); });
   return expected;

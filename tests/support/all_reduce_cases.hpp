@@ -28,9 +28,11 @@ struct AllReduceCase {
   unsigned out_shift = 0;
   Placement placement = Placement::kOutOfPlace;
   FillKind fill = FillKind::kMixed;
+  Algorithm algorithm = Algorithm::kAuto;
   std::uint64_t data = 0;  // which inputs; 0: the case's own, different from every other case's
 };
 
+inline constexpr Algorithm kAlgorithms[] = {Algorithm::kRing, Algorithm::kOneShot};
 inline constexpr Protocol kProtocols[] = {Protocol::kLL, Protocol::kLL128, Protocol::kSimple};
 inline constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kAvg};
 inline constexpr unsigned kShifts[] = {0, 1, 2, 4, 6, 8, 14};
@@ -97,6 +99,7 @@ SuiteResult run_cases(Communicator& comm, const std::vector<AllReduceCase>& case
     }
     CallOptions options;
     options.protocol = c.protocol;
+    options.algorithm = c.algorithm;
     const Status status = call(comm, in_place ? out.data() : in.data(), out.data(), c, options);
     if (status != Status::kOk) return fail(c, std::string(status_name(status)) + ": " + comm.last_error());
     out.read(got.data());

@@ -236,6 +236,24 @@ void ring_reference(void* out, const std::vector<const void*>& inputs, std::uint
   }
 }
 
+void direct_reference(void* out, const std::vector<const void*>& inputs, std::uint64_t count, DType dtype,
+                      ReduceOp op) {
+  const std::size_t bytes = dtype_bytes(dtype);
+  const bool narrow = dtype_is_float(dtype) && bytes <= 2 && op != ReduceOp::kMin && op != ReduceOp::kMax;
+  if (!narrow || inputs.size() == 1)
+    return ring_reference(out, inputs, count, dtype, op, [](std::uint64_t) { return 0; });
+  const FloatFormat format = float_format(dtype);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    auto folded = static_cast<float>(decode(load(inputs[0], i, bytes), format));
+    for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
+      const auto value = static_cast<float>(decode(load(inputs[rank], i, bytes), format));
+      folded = op == ReduceOp::kProd ? folded * value : folded + value;
+    }
+    if (op == ReduceOp::kAvg) folded *= 1.0f / static_cast<float>(inputs.size());
+    store(out, i, bytes, encode(static_cast<double>(folded), format));
+  }
+}
+
 double element_value(std::uint64_t bits, DType dtype) {
   return dtype_is_float(dtype) ? decode(bits, float_format(dtype)) : static_cast<double>(integer_value(bits, dtype));
 }

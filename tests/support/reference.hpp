@@ -38,6 +38,10 @@ using StartOf = std::function<int(std::uint64_t index)>;
 void ring_reference(void* out, const std::vector<const void*>& inputs, std::uint64_t count, DType dtype, ReduceOp op,
                     const StartOf& start_of);
 
+/// The result of the direct algorithms: element i is folded from rank 0 to the last one; floats of 8 and 16 bits sum,
+/// multiply and average in float32 and are rounded to `dtype` once. As ring_reference else.
+void direct_reference(void* out, const std::vector<const void*>& inputs, std::uint64_t count, DType dtype, ReduceOp op);
+
 /// One fold of two elements, each in the low bits of its argument.
 /// @param divide_by world size in kAvg's last fold, else 0
 std::uint64_t fold_reference(std::uint64_t a, std::uint64_t b, DType dtype, ReduceOp op, std::uint32_t divide_by);

@@ -36,10 +36,11 @@ void SchedStreams::begin() {
     Rank& rank = ranks_[r];
     rank.done.assign(config_.calls.size(), {});
     rank.taken = rank.refused = 0;
-    device::Persistent kept{0, config_.first_op, 0, 0, {}};
+    device::Persistent kept{0, config_.first_op, 0, config_.first_epoch, {}};
     for (device::Epochs& epochs : kept.epochs) epochs = {config_.first_epoch, config_.first_epoch};
     const device::LaunchedState first = device::launched_state(kept);
     world_.memory().set_initial(&rank.state->op_index, first.op_index);
+    world_.memory().set_initial(&rank.state->direct_epoch, first.direct_epoch);
     for (unsigned wire = 0; wire < device::kWireFormats; ++wire) {
       world_.memory().set_initial(&rank.state->epochs[wire].send, first.epochs[wire].send);
       world_.memory().set_initial(&rank.state->epochs[wire].recv, first.epochs[wire].recv);
@@ -51,6 +52,9 @@ void SchedStreams::begin() {
       world_.memory().set_initial(word(ctx.layout.credit_offset(0, wire)), config_.first_epoch);
     }
     world_.memory().set_initial(word(ctx.layout.tail_offset(0)), config_.first_epoch);
+    for (unsigned source = 0; source < ctx.world; ++source) {
+      world_.memory().set_initial(word(ctx.layout.direct_tail_offset(source)), config_.first_epoch);
+    }
   }
   for (unsigned s = 0; s < streams_.size(); ++s) {
     Stream& stream = streams_[s];
@@ -101,12 +105,9 @@ void SchedStreams::lane(unsigned s, unsigned lane) {
 
 device::LaunchedCall SchedStreams::launched_call(unsigned r, std::size_t index) const {
   const Call& c = config_.calls[index];
-  const device::Command command{input(r, index), output(r, index),
-                                c.count,         0,
-                                c.chunk_bytes,   device::CommandKind::kAllReduce,
-                                c.flags,         c.dtype,
-                                ReduceOp::kSum,  Algorithm::kRing,
-                                c.protocol,      1};
+  const device::Command command{
+      input(r, index), output(r, index), c.count,        0,           c.chunk_bytes, device::CommandKind::kAllReduce,
+      c.flags,         c.dtype,          ReduceOp::kSum, c.algorithm, c.protocol,    1};
   device::LaunchedCall launched{};
   for (unsigned i = 0; i < device::kCommandQuads; ++i) launched.command[i] = device::command_pack(command, i, 0);
   launched.issue = config_.same_issue ? 0 : index;
@@ -124,7 +125,7 @@ std::byte* SchedStreams::input(unsigned r, std::size_t index) const {
 
 // Other values than those of host-issued calls beside it.
 std::uint64_t SchedStreams::element(unsigned r, std::size_t index, std::uint64_t i) const {
-  return element_of(world_.seed() + 500'009, r, index, i, config_.first_epoch);
+  return element_as(config_.calls[index].dtype, element_of(world_.seed() + 500'009, r, index, i, config_.first_epoch));
 }
 
 void SchedStreams::prepare(unsigned s, std::size_t index) {
@@ -177,8 +178,9 @@ bool SchedStreams::is_sum(unsigned r, std::size_t index, const std::vector<std::
   const Call& c = config_.calls[index];
   const Done& done = ranks_[r].done[index];
   for (std::uint64_t i = 0; i < c.count; ++i) {
-    std::uint64_t sum = 0;
-    for (unsigned from = 0; from < ranks_.size(); ++from) sum += element(from, of_ranks[from], i);
+    std::uint64_t sum = element(0, of_ranks[0], i);
+    for (unsigned from = 1; from < ranks_.size(); ++from)
+      sum = add_elements(c.dtype, sum, element(from, of_ranks[from], i));
     if (done.out[i] != cut(sum, dtype_bytes(c.dtype))) return false;
   }
   return true;

@@ -6,6 +6,7 @@
 #ifndef RINGBELL_TESTS_SUPPORT_SCHED_VALUES_HPP_
 #define RINGBELL_TESTS_SUPPORT_SCHED_VALUES_HPP_
 
+#include <bit>
 #include <cstdio>
 #include <string>
 
@@ -29,6 +30,16 @@ inline std::uint64_t element_of(std::uint64_t seed, unsigned r, std::size_t inde
   const std::uint64_t value = mix(seed * 977 + index * 131 + r * 17 + i + 1);
   const std::uint64_t small = flag + 1 + value % 4;
   return i % 2 == 0 ? value : small << 32 | small;
+}
+
+/// What of a value an element of `dtype` holds: all of it, or a small whole number as a float32.
+inline std::uint64_t element_as(DType dtype, std::uint64_t value) {
+  return dtype == DType::kFloat32 ? std::bit_cast<std::uint32_t>(static_cast<float>(value % 4096)) : value;
+}
+inline std::uint64_t add_elements(DType dtype, std::uint64_t a, std::uint64_t b) {
+  if (dtype != DType::kFloat32) return a + b;
+  const auto value = [](std::uint64_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits)); };
+  return std::bit_cast<std::uint32_t>(value(a) + value(b));
 }
 
 inline std::uint64_t cut(std::uint64_t value, std::size_t bytes) {

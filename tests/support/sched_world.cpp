@@ -26,8 +26,15 @@ std::uint64_t seed_count(std::uint64_t usual) {
 }
 std::uint64_t first_seed() { return number_of("RINGBELL_SEED", 1); }
 
+namespace {
+WorldConfig with_ranks(WorldConfig config) {
+  config.layout.ranks = config.ranks;
+  return config;
+}
+}  // namespace
+
 SchedWorld::SchedWorld(WorldConfig config, RunWorker run)
-    : config_(std::move(config)),
+    : config_(with_ranks(std::move(config))),
       run_(run),
       memory_(scheduler_, config_.ranks * (config_.layout.window_bytes() + (64u << 10) + 8 * kUserBytes)),
       ranks_(config_.ranks) {
@@ -66,7 +73,10 @@ void SchedWorld::make_rank(unsigned r) {
   rank.ctx.ring_next = (r + 1) % config_.ranks;
   rank.ctx.ring_prev = (r + config_.ranks - 1) % config_.ranks;
   rank.ctx.queue_depth = config_.queue_depth;
-  rank.ctx.layout = layout;
+  device::set_layout(&rank.ctx, layout);
+  for (device::DirectRegion& region : rank.ctx.direct) {
+    if (config_.one_direct_set) region.set_bytes = 0;
+  }
   rank.ctx.timeout_ns = config_.timeout_ns;
 }
 
@@ -88,6 +98,16 @@ void SchedWorld::name_window(unsigned r, unsigned way) {
     }
   }
   memory_.name_part(window + layout.tail_offset(0), 8, name + "simple.tail");
+  for (unsigned source = 0; source < layout.ranks; ++source) {
+    const std::string of = std::string(1, '.').append(std::to_string(source));
+    memory_.name_part(window + layout.direct_tail_offset(source), 8, name + "direct.tail" + of);
+    for (unsigned at = 0; at < device::kWireFormats * device::kDirectSets; ++at) {
+      const unsigned wire = at / device::kDirectSets;
+      const unsigned set = at % device::kDirectSets;
+      memory_.name_part(window + layout.direct_slot(wire, set, source), layout.direct_slot_bytes_of(wire),
+                        name + "direct." + kWires[wire] + ".set" + std::to_string(set) + of);
+    }
+  }
 }
 
 void SchedWorld::add_thread(std::string name, bool essential, std::function<void(SchedWorld&)> body) {
@@ -123,7 +143,7 @@ void SchedWorld::start_rank(unsigned r) {
   const std::string name = "rank" + std::to_string(r) + ".";
   rank.ctx.idle_park_ns = draw(config_.idle_park_ns);
   rank.ctx.lease_ns = draw(config_.lease_ns);
-  rank.persistent = {config_.first_seq, config_.first_op, 0, 0, {}};
+  rank.persistent = {config_.first_seq, config_.first_op, 0, config_.first_epoch, {}};
   auto word = [&](std::uint64_t offset) { return reinterpret_cast<std::uint64_t*>(rank.ctx.window[r] + offset); };
   if (config_.first_epoch != 0) {
     for (unsigned wire = 0; wire < device::kWireFormats; ++wire) {
@@ -131,6 +151,9 @@ void SchedWorld::start_rank(unsigned r) {
       memory_.set_initial(word(config_.layout.credit_offset(0, wire)), config_.first_epoch);
     }
     memory_.set_initial(word(config_.layout.tail_offset(0)), config_.first_epoch);
+    for (unsigned source = 0; source < config_.ranks; ++source) {
+      memory_.set_initial(word(config_.layout.direct_tail_offset(source)), config_.first_epoch);
+    }
   }
   rank.next_seq = rank.retired = config_.first_seq;
   rank.next_call = 0;
@@ -350,13 +373,14 @@ std::byte* SchedWorld::input(unsigned r, std::size_t index) {
 
 std::uint64_t SchedWorld::element(unsigned r, std::size_t index, std::uint64_t i) const {
   if (config_.calls[index].of_last_output) return expected(index - 1, i);
-  return element_of(seed_, r, index, i, config_.first_epoch);
+  return element_as(config_.calls[index].dtype, element_of(seed_, r, index, i, config_.first_epoch));
 }
 
 std::uint64_t SchedWorld::expected(std::size_t index, std::uint64_t i) const {
-  std::uint64_t sum = 0;
-  for (unsigned r = 0; r < config_.ranks; ++r) sum += element(r, index, i);
-  return cut(sum, dtype_bytes(config_.calls[index].dtype));
+  const DType dtype = config_.calls[index].dtype;
+  std::uint64_t sum = element(0, index, i);
+  for (unsigned r = 1; r < config_.ranks; ++r) sum = add_elements(dtype, sum, element(r, index, i));
+  return cut(sum, dtype_bytes(dtype));
 }
 
 void SchedWorld::write_input(unsigned r, std::size_t index) {
@@ -439,12 +463,10 @@ void SchedWorld::submit(unsigned r, std::size_t index, std::uint64_t seq) {
   if (seq + 1 - rank.retired > config_.queue_depth) retire_locked(r);  // what was in this slot has been waited for
   const bool all_reduce = c.count != 0 || config_.ranks > 1;
   const device::Command command{
-      input(r, index), output(r, index),
-      c.count,         index,
-      c.chunk_bytes,   all_reduce ? device::CommandKind::kAllReduce : device::CommandKind::kNop,
-      c.flags,         c.dtype,
-      ReduceOp::kSum,  Algorithm::kRing,
-      c.protocol,      1};
+      input(r, index), output(r, index), c.count,
+      index,           c.chunk_bytes,    all_reduce ? device::CommandKind::kAllReduce : device::CommandKind::kNop,
+      c.flags,         c.dtype,          ReduceOp::kSum,
+      c.algorithm,     c.protocol,       1};
   if (!c.after_stream) return publish(r, command, seq);
   const device::LastStore last = device::publish_all_but_last<Host>(rank.ctx.queue, config_.queue_depth, seq, command);
   rank.is_after[seq & (config_.queue_depth - 1)] = 1;
@@ -462,7 +484,8 @@ std::string SchedWorld::check_bytes() const {
       ok = ok && call(r, index).expected == Status::kOk;
     }
     const Call& c = config_.calls[index];
-    const std::uint64_t wanted = 2 * (config_.ranks - 1) * c.count * dtype_bytes(c.dtype);
+    const std::uint64_t times = c.algorithm == Algorithm::kRing ? 2 : config_.ranks;
+    const std::uint64_t wanted = times * (config_.ranks - 1) * c.count * dtype_bytes(c.dtype);
     if (ok && sum != wanted) {
       return text("call %zu: %llu bytes published, expected %llu", index, static_cast<unsigned long long>(sum),
                   static_cast<unsigned long long>(wanted));

@@ -29,7 +29,7 @@ void warp_worker(const device::WorkerContext& ctx, WarpGroup& group, std::uint64
 struct Call {
   std::uint64_t count = 0;
   Protocol protocol = Protocol::kLL;
-  DType dtype = DType::kUInt64;  // an unsigned integer; the operation is a sum
+  DType dtype = DType::kUInt64;  // an unsigned integer or float32; the operation is a sum
   std::uint32_t chunk_bytes = 16;
   bool in_place = false;
   bool of_last_output = false;  // input is the last call's output, submitted without waiting for it
@@ -37,13 +37,15 @@ struct Call {
   std::uint8_t offset = 0;      // bytes by which the buffers miss alignment
   std::uint8_t flags = 0;
   Status expected = Status::kOk;
+  Algorithm algorithm = Algorithm::kRing;
 };
 
 struct WorldConfig {
   unsigned ranks = 2;
   unsigned lanes = 1;
-  bool warps = false;  // WarpGroup: lanes in teams of two, at least two teams
-  device::WindowLayout layout{480, 2, 1};
+  bool warps = false;                              // WarpGroup: lanes in teams of two, at least two teams
+  device::WindowLayout layout{480, 2, 1, 480, 0};  // ranks: those of the world
+  bool one_direct_set = false;                     // the direct algorithms' sets lie at one address
   std::uint64_t first_epoch = 0;
   std::uint64_t first_seq = 0;
   std::uint64_t first_op = 0;

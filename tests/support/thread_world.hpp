@@ -24,7 +24,7 @@ template <class M>
 class ThreadWorld {
  public:
   static constexpr unsigned kDepth = 4;
-  static constexpr device::WindowLayout kLayout{1920, 4, 1};
+  static constexpr device::WindowLayout kLayout = {1920, 4, 1, 1920, device::kMaxRanks};
 
   /// @param plan rank `faulty`'s, null: no fault
   explicit ThreadWorld(unsigned world, std::uint64_t first_epoch = 0, std::uint64_t timeout_ns = 20'000'000'000,
@@ -107,18 +107,20 @@ class ThreadWorld {
     rank.control = pages(device::control_bytes(kDepth));
     rank.window = pages(kLayout.window_bytes());
     rank.persistent.next_seq = rank.persistent.op_index = seq_ = first_epoch;
+    rank.persistent.direct_epoch = first_epoch;
     const auto set = [&](std::uint64_t offset) { std::memcpy(rank.window.get() + offset, &first_epoch, 8); };
     for (unsigned wire = 0; wire < device::kWireFormats; ++wire) {
       rank.persistent.epochs[wire] = {first_epoch, first_epoch};
       set(kLayout.credit_offset(0, wire));
     }
     set(kLayout.tail_offset(0));
+    for (unsigned source = 0; source < world; ++source) set(kLayout.direct_tail_offset(source));
     rank.ctx.rank = rank.ctx.ring_index = r;
     rank.ctx.world = world;
     rank.ctx.ring_prev = (r + world - 1) % world;
     rank.ctx.ring_next = (r + 1) % world;
     rank.ctx.queue_depth = kDepth;
-    rank.ctx.layout = kLayout;
+    device::set_layout(&rank.ctx, kLayout);
     rank.ctx.control = reinterpret_cast<device::ControlBlock*>(rank.control.get());
     rank.ctx.queue = reinterpret_cast<device::CommandSlot*>(rank.control.get() + device::queue_offset());
     rank.ctx.completions =

@@ -62,7 +62,7 @@ TEST(Arguments, EveryFaultHasATextWithTheValueAndTheRemedy) {
   bad.op = ReduceOp::kSum;
   bad.options.protocol = static_cast<Protocol>(4);
   EXPECT_EQ(find_fault(bad), ArgumentFault::kProtocol);
-  bad.options.algorithm = static_cast<Algorithm>(2);
+  bad.options.algorithm = static_cast<Algorithm>(3);
   EXPECT_EQ(find_fault(bad), ArgumentFault::kAlgorithm);
   for (int fault = 1; fault <= static_cast<int>(ArgumentFault::kOverlap); ++fault) {
     EXPECT_GT(fault_text(bad, static_cast<ArgumentFault>(fault)).size(), 20u) << fault;

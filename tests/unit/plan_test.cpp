@@ -12,21 +12,44 @@ namespace ringbell {
 namespace {
 
 PlanBasis basis(std::uint32_t world, DeviceKind device = DeviceKind::kCpu, std::uint32_t slot_bytes = 61440) {
-  return {world, device, true, device::WindowLayout{slot_bytes, 8, 1}};
+  return {world, device, true, device::window_layout(slot_bytes, 8, world)};
 }
 Path plan(const PlanBasis& b, std::uint64_t bytes, Protocol protocol = Protocol::kAuto) {
   return plan_call(b, bytes, Algorithm::kAuto, protocol);
 }
 
-TEST(Plan, TheTablesSwitchProtocolJustBehindTheirRows) {
-  EXPECT_EQ(plan(basis(2), 0).protocol, Protocol::kLL);
-  EXPECT_EQ(plan(basis(2), 16 << 10).protocol, Protocol::kLL);
-  EXPECT_EQ(plan(basis(2), (16 << 10) + 1).protocol, Protocol::kSimple);
-  const PlanBasis cuda = basis(2, DeviceKind::kCuda);
-  EXPECT_EQ(plan(cuda, 8).protocol, Protocol::kLL);
-  EXPECT_EQ(plan(cuda, 32 << 10).protocol, Protocol::kLL);
-  EXPECT_EQ(plan(cuda, (32 << 10) + 1).protocol, Protocol::kSimple);
-  EXPECT_EQ(plan(cuda, std::uint64_t{1} << 40).protocol, Protocol::kSimple);
+TEST(Plan, TheTablesSwitchJustBehindTheirRows) {
+  const auto expect = [](const PlanBasis& b, std::uint64_t bytes, Algorithm algorithm, Protocol protocol) {
+    EXPECT_EQ(plan(b, bytes).algorithm, algorithm) << bytes;
+    EXPECT_EQ(plan(b, bytes).protocol, protocol) << bytes;
+  };
+  const PlanBasis cpu = basis(2);
+  expect(cpu, 0, Algorithm::kOneShot, Protocol::kLL);
+  expect(cpu, 4 << 10, Algorithm::kOneShot, Protocol::kLL);
+  expect(cpu, (4 << 10) + 1, Algorithm::kRing, Protocol::kLL);
+  expect(cpu, 16 << 10, Algorithm::kRing, Protocol::kLL);
+  expect(cpu, (16 << 10) + 1, Algorithm::kRing, Protocol::kSimple);
+  const PlanBasis two = basis(2, DeviceKind::kCuda);
+  expect(two, 8, Algorithm::kOneShot, Protocol::kLL);
+  expect(two, 3840, Algorithm::kOneShot, Protocol::kLL);
+  expect(two, 3841, Algorithm::kRing, Protocol::kLL);
+  expect(two, 8 << 10, Algorithm::kRing, Protocol::kLL);
+  expect(two, (8 << 10) + 1, Algorithm::kOneShot, Protocol::kSimple);
+  expect(two, (32 << 10) + 1, Algorithm::kRing, Protocol::kSimple);
+  expect(two, std::uint64_t{1} << 40, Algorithm::kRing, Protocol::kSimple);
+  const PlanBasis three = basis(3, DeviceKind::kCuda);
+  expect(three, 3840, Algorithm::kOneShot, Protocol::kLL);
+  expect(three, 32 << 10, Algorithm::kRing, Protocol::kLL);
+  expect(three, (32 << 10) + 1, Algorithm::kRing, Protocol::kSimple);
+}
+
+TEST(Plan, WhatIsAskedForNarrowsTheChoiceToTheRowsThatAgree) {
+  const PlanBasis b = basis(2, DeviceKind::kCuda);
+  EXPECT_EQ(plan_call(b, 8, Algorithm::kRing, Protocol::kAuto).protocol, Protocol::kLL);
+  EXPECT_EQ(plan_call(b, 20 << 10, Algorithm::kRing, Protocol::kAuto).protocol, Protocol::kSimple);
+  EXPECT_EQ(plan_call(b, 20 << 10, Algorithm::kAuto, Protocol::kLL).algorithm, Algorithm::kRing);
+  EXPECT_EQ(plan_call(b, 8, Algorithm::kAuto, Protocol::kSimple).algorithm, Algorithm::kOneShot);
+  EXPECT_EQ(plan_call(b, 1 << 20, Algorithm::kOneShot, Protocol::kAuto).protocol, Protocol::kSimple);
 }
 
 TEST(Plan, WithoutLeaveForLL128ItIsNeverPickedAndAskingForItIsRefused) {
@@ -52,7 +75,7 @@ TEST(Plan, ChunksAreWholeQuadsThatFitASlotAndCoverSmallMessagesInOneRound) {
     for (std::uint32_t slot : {1920u, 61440u, 8388480u}) {
       for (std::uint64_t bytes :
            {0ull, 1ull, 15ull, 16ull, 17ull, 1919ull, 1920ull, 61441ull, 1ull << 30, (1ull << 62) + 1, ~0ull >> 1}) {
-        const Path path = plan(basis(world, DeviceKind::kCpu, slot), bytes);
+        const Path path = plan_call(basis(world, DeviceKind::kCpu, slot), bytes, Algorithm::kRing, Protocol::kAuto);
         EXPECT_EQ(path.algorithm, Algorithm::kRing);
         EXPECT_EQ(path.channels, 1u);
         EXPECT_EQ(path.chunk_bytes % 16, 0u);
@@ -68,11 +91,37 @@ TEST(Plan, ChunksAreWholeQuadsThatFitASlotAndCoverSmallMessagesInOneRound) {
   }
 }
 
+TEST(Plan, OneShotChunksAreWholeQuadsThatFitASlotOfTheDirectAlgorithmsAndAreEvenlySpread) {
+  for (std::uint32_t world = 1; world <= 8; ++world) {
+    for (std::uint32_t slot : {1920u, 61440u, 8388480u}) {
+      const PlanBasis b = basis(world, DeviceKind::kCpu, slot);
+      for (std::uint64_t bytes : {0ull, 1ull, 16ull, 17ull, 1919ull, 1920ull, 61441ull, 1ull << 30, (1ull << 62) + 1}) {
+        const Path path = plan_call(b, bytes, Algorithm::kOneShot, Protocol::kLL);
+        EXPECT_EQ(path.algorithm, Algorithm::kOneShot);
+        EXPECT_EQ(path.chunk_bytes % 16, 0u);
+        EXPECT_GE(path.chunk_bytes, 16u);
+        EXPECT_LE(path.chunk_bytes, b.layout.direct_slot_bytes);
+        const std::uint64_t fewest = (bytes + b.layout.direct_slot_bytes - 1) / b.layout.direct_slot_bytes;
+        EXPECT_EQ((bytes + path.chunk_bytes - 1) / path.chunk_bytes, fewest) << "not one round more than needed";
+      }
+    }
+  }
+}
+
+TEST(Plan, AskedForAlgorithmsAreTakenAtEverySize) {
+  for (Algorithm algorithm : {Algorithm::kRing, Algorithm::kOneShot}) {
+    for (std::uint64_t bytes : {0ull, 1ull, 1ull << 20, 1ull << 40}) {
+      EXPECT_EQ(plan_call(basis(3), bytes, algorithm, Protocol::kAuto).algorithm, algorithm);
+    }
+  }
+}
+
 // Chunks of all rounds tile the message: no byte twice, none left out, none in a chunk larger than planned.
 TEST(Plan, TheRingsChunksTileEveryMessage) {
   for (std::uint32_t world : {2u, 3u, 5u, 8u}) {
     for (std::uint64_t bytes = 1; bytes < 30000; bytes += bytes < 300 ? 1 : 997) {
-      const std::uint64_t planned = plan(basis(world, DeviceKind::kCpu, 1920), bytes).chunk_bytes;
+      const std::uint64_t planned =
+          plan_call(basis(world, DeviceKind::kCpu, 1920), bytes, Algorithm::kRing, Protocol::kAuto).chunk_bytes;
       std::uint64_t next = 0;
       for (std::uint64_t offset = 0; offset < bytes;) {
         const std::uint64_t chunk = device::round_chunk_bytes(bytes, offset, planned, world);

@@ -11,7 +11,7 @@
 namespace ringbell::device {
 namespace {
 
-constexpr WindowLayout kLayout{1920, 4, 1};
+constexpr WindowLayout kLayout = window_layout(1920, 4, 3);
 
 /// A rank in the middle of its life, and one call.
 struct StepTest : testing::Test {
@@ -26,7 +26,7 @@ struct StepTest : testing::Test {
     ctx.rank = ctx.ring_index = index;
     ctx.ring_next = (index + 1) % world;
     ctx.ring_prev = (index + world - 1) % world;
-    ctx.layout = kLayout;
+    device::set_layout(&ctx, kLayout);
     for (std::uint32_t r = 0; r < world; ++r)
       ctx.window[r] = windows.data() + (r == index ? kLayout.window_bytes() : 0);
     for (unsigned wire = 0; wire < kWireFormats; ++wire) links[wire] = make_link(ctx, wire);

@@ -41,13 +41,23 @@ std::vector<Part> parts_of(const WindowLayout& layout) {
       }
     }
   }
+  for (unsigned source = 0; source < layout.ranks; ++source) {
+    parts.push_back({layout.direct_tail_offset(source), sizeof(TailLine), "direct tail"});
+    for (unsigned wire = 0; wire < kWireFormats; ++wire) {
+      for (unsigned set = 0; set < kDirectSets; ++set) {
+        parts.push_back({layout.direct_slot(wire, set, source), layout.direct_slot_bytes_of(wire),
+                         "slot, direct, of format " + std::to_string(wire)});
+      }
+    }
+  }
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.begin < b.begin; });
   return parts;
 }
 
 TEST(Window, PartsAreDisjointAndAligned) {
-  for (const WindowLayout layout : {WindowLayout{kDefaultSlotBytes, kDefaultSlots, 1}, WindowLayout{1920, 2, 1},
-                                    WindowLayout{1920, 4, 3}, WindowLayout{480, 2, 1}, WindowLayout{3840, 8, 8}}) {
+  for (const WindowLayout layout :
+       {window_layout(kDefaultSlotBytes, kDefaultSlots, 8), window_layout(1920, 2, 2),
+        WindowLayout{1920, 4, 3, 1920, 5}, WindowLayout{480, 2, 1, 480, 3}, WindowLayout{3840, 8, 8, 1920, 8}}) {
     const std::vector<Part> parts = parts_of(layout);
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const std::uint64_t end = parts[i].begin + parts[i].bytes;
@@ -60,13 +70,13 @@ TEST(Window, PartsAreDisjointAndAligned) {
 }
 
 TEST(Window, SlotsHoldAWholeChunk) {
-  const WindowLayout layout{1920, 2, 1};
+  const WindowLayout layout = window_layout(1920, 2, 2);
   EXPECT_EQ(layout.ll_slot_bytes() / sizeof(LlLine) * kLlPayloadBytes, layout.slot_bytes);
   EXPECT_EQ(layout.ll128_slot_bytes() / kLl128LineBytes * kLl128PayloadBytes, layout.slot_bytes);
 }
 
 TEST(Window, EpochsTakeSlotsInTurnAcrossWraps) {
-  const WindowLayout layout{1920, 4, 1};
+  const WindowLayout layout = window_layout(1920, 4, 4);
   for (const std::uint64_t start : {0ull, (1ull << 31) - 2, (1ull << 32) - 2, ~0ull - 1}) {
     for (unsigned wire = 0; wire < kWireFormats; ++wire) {
       for (std::uint64_t i = 0; i < 8; ++i) {
