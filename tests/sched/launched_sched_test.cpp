@@ -37,6 +37,7 @@ std::vector<Call> mixed_calls(unsigned count) {
   std::vector<Call> calls;
   for (std::uint64_t i = 0; i < count; ++i) {
     calls.push_back({.count = 2 + i % 7, .protocol = static_cast<Protocol>(1 + i % 3), .in_place = i % 4 == 3});
+    if (i % 5 >= 3) calls.back().algorithm = Algorithm::kOneShot;
   }
   return calls;
 }
@@ -68,6 +69,21 @@ TEST_P(LaunchedRow, EveryLaunchOnAStreamGivesTheSumOfTheInputsOfNow) {
   expect_good(world, 100);
 }
 
+// The first chunk goes out before the headers, to every peer; rounds, a shorter last one, ring calls in between.
+TEST_P(LaunchedRow, OneShotLaunchesBetweenRingLaunchesAreRight) {
+  const auto [protocol, ranks, lanes] = GetParam();
+  SchedWorld world(no_host_calls(ranks));
+  StreamsConfig config;
+  config.lanes = lanes;
+  config.calls = calls_of(protocol);
+  for (std::size_t i = 0; i < config.calls.size(); ++i) {
+    if (i != 4) config.calls[i].algorithm = Algorithm::kOneShot;
+    if (i % 3 == 0) config.calls[i].dtype = DType::kFloat32;
+  }
+  SchedStreams streams(world, config);
+  expect_good(world, 60);
+}
+
 class LaunchedWarps : public testing::TestWithParam<std::tuple<Protocol, unsigned, unsigned>> {};
 INSTANTIATE_TEST_SUITE_P(Protocols, LaunchedWarps,
                          testing::Combine(testing::Values(Protocol::kLL, Protocol::kLL128, Protocol::kSimple),
@@ -83,6 +99,18 @@ TEST_P(LaunchedWarps, OverTheBarriersOfACtaNoLaneStaysBehindAndEverySumIsRight) 
   config.lanes = teams * WarpWorker::kTeam;
   config.warps = true;
   config.calls = calls_of(protocol);
+  SchedStreams streams(world, config);
+  expect_good(world, 50);
+}
+
+TEST_P(LaunchedWarps, OneShotOverTheBarriersOfACtaIsRight) {
+  const auto [protocol, ranks, teams] = GetParam();
+  SchedWorld world(no_host_calls(ranks));
+  StreamsConfig config;
+  config.lanes = teams * WarpWorker::kTeam;
+  config.warps = true;
+  config.calls = calls_of(protocol);
+  for (Call& call : config.calls) call.algorithm = Algorithm::kOneShot;
   SchedStreams streams(world, config);
   expect_good(world, 50);
 }
