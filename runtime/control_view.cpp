@@ -36,7 +36,7 @@ Queued queued_call(const ControlView& view, std::uint64_t seq, device::Command* 
   }
   constexpr unsigned kLast = device::kCommandQuads - 1;
   const bool last = device::command_quad_ready(quads[kLast], device::command_flag(seq));
-  if (whole < kLast || (whole == kLast && last)) return Queued::kNo;
+  if (whole < kLast || (whole == kLast && last)) return Queued::kNothing;
   *command = device::command_unpack(quads);
   return last ? Queued::kWhole : Queued::kAfterStream;
 }

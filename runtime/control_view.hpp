@@ -27,11 +27,11 @@ ControlView view_control(const std::byte* bytes, std::uint32_t depth) noexcept;
 std::uint64_t completed_calls(const ControlView& view) noexcept;
 
 enum class Queued : std::uint8_t {
-  kNo,
+  kNothing,
   kAfterStream,  ///< all but what a stream has still to store
   kWhole,
 };
-/// Is call `seq` in its slot? @param command set unless kNo
+/// Is call `seq` in its slot? @param command set unless kNothing
 Queued queued_call(const ControlView& view, std::uint64_t seq, device::Command* command) noexcept;
 
 }  // namespace ringbell

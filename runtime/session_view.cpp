@@ -86,7 +86,7 @@ Awaited awaited_of(const device::WaitRecord& record, bool cuda) {
 std::optional<Call> call_at(const ControlView& view, std::uint64_t seq) {
   Call call{seq, false, {}};
   const Queued queued = queued_call(view, seq, &call.command);
-  if (queued == Queued::kNo) return std::nullopt;
+  if (queued == Queued::kNothing) return std::nullopt;
   call.after_stream = queued == Queued::kAfterStream;
   return call;
 }

@@ -42,7 +42,7 @@ class ControlViewTest : public testing::Test {
 
 TEST_F(ControlViewTest, OfAFreshRankNothingIsQueuedOrComplete) {
   EXPECT_EQ(completed_calls(view_), 0u);
-  EXPECT_EQ(queued_call(view_, 0, &command_), Queued::kNo);
+  EXPECT_EQ(queued_call(view_, 0, &command_), Queued::kNothing);
   EXPECT_EQ(failure_facts(control(), 0, 0, 0).status, Status::kOk);
 }
 
@@ -52,7 +52,7 @@ TEST_F(ControlViewTest, CountsOverLapsAndAtTheFlagsWrap) {
       publish(seq);
       EXPECT_EQ(queued_call(view_, seq, &command_), Queued::kWhole) << seq;
       EXPECT_EQ(command_.count, seq + 1);
-      EXPECT_EQ(queued_call(view_, seq + 1, &command_), Queued::kNo) << seq;
+      EXPECT_EQ(queued_call(view_, seq + 1, &command_), Queued::kNothing) << seq;
       complete(seq);
       EXPECT_EQ(completed_calls(view_), seq + 1);
     }
