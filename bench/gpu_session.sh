@@ -106,7 +106,7 @@ gpu_against_test      120 shared
 "
 run_test() {  # run_test NAME SECONDS MPS
   local name="$1" code=0 start=$SECONDS log="$work/$1.log" allowed
-  [ -x "$bundle/tests/$name" ] || { note missing "$name" 0 "not in the bundle"; return; }
+  [ -x "$bundle/tests/$name" ] || { note missing "$name" 0 "not in the bundle: make it with tools/bundle --all"; return; }
   allowed="$(limit "$2")"
   [ "$allowed" -gt 0 ] || { note 'no time' "$name" 0 ""; return; }
   case "$3" in
