@@ -82,6 +82,8 @@ class Ll128Protocol : public Connection<M, G, wire_index(Protocol::kLL128)> {
     return line * kLl128PayloadBytes >= bytes;
   }
 
+  // As Ll128Lines::read and wait, which one-shot uses: through those the ring's kernels spill registers.
+
   /// @return true, to all lanes of the line, when its flag matches. Only what is read after that is whole.
   RINGBELL_TARGET RINGBELL_INLINE bool read_line(const Ll128Line* line, unsigned first_quad, Quad* arrived) {
     bool ready = true;

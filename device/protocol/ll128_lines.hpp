@@ -36,11 +36,6 @@ struct Ll128Lines {
     RINGBELL_UNROLL
     for (unsigned q = 0; q < kQuads; ++q) quad[q] = load_own(in, bytes, line, first_quad + q);
   }
-  RINGBELL_TARGET static void store_all(std::byte* out, std::uint32_t bytes, std::uint32_t line, unsigned first_quad,
-                                        const Quad (&quad)[kQuads]) {
-    RINGBELL_UNROLL
-    for (unsigned q = 0; q < kQuads; ++q) store_out(out, bytes, line, first_quad + q, quad[q]);
-  }
 
   // Lanes that share a line store it by ONE instruction: a branch on the flag quad, or lanes that come one by one,
   // would let the flag out before the data. Unaligned packs and reduce() part the lanes, so they are called together

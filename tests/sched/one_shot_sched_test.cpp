@@ -186,11 +186,12 @@ WorldConfig around_the_wrap() {
   return config;
 }
 
-TEST(OneShotClean, BothSetsAreCleanAfterTheWrap) {
+/// Over the wrap in a long LL call, and past it in a call of another format.
+Outcome explore_cleaning(RunWorker run) {
   WorldConfig config = around_the_wrap();
   config.calls.resize(2);
   config.calls.push_back(one_shot(1, Protocol::kSimple));
-  SchedWorld world(config);
+  SchedWorld world(config, run);
   world.check_after([](SchedWorld& after) -> std::string {
     const device::WorkerContext& ctx = after.rank(0).ctx;
     const auto* words = reinterpret_cast<const std::uint64_t*>(ctx.window[0] + ctx.direct[0].first);
@@ -199,8 +200,17 @@ TEST(OneShotClean, BothSetsAreCleanAfterTheWrap) {
     }
     return {};
   });
-  const Outcome outcome = world.explore(first_seed(), seed_count(100));
+  return world.explore(first_seed(), seed_count(100));
+}
+
+TEST(OneShotClean, BothSetsAreCleanAfterTheWrap) {
+  const Outcome outcome = explore_cleaning(sched_worker);
   EXPECT_FALSE(outcome.failed) << outcome.report;
+}
+
+TEST(OneShotClean, SetsThatAreNotZeroedAreFound) {
+  const Outcome outcome = explore_cleaning(mutant_worker<Mutant::kDirectNotCleaned>);
+  EXPECT_TRUE(outcome.failed) << "the check must be able to fail";
 }
 
 TEST(OneShotClean, ZeroesThatComeLateAreFound) { expect_found(around_the_wrap(), {Edge::kSlotClean, Side::kWorker}); }
