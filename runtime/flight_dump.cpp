@@ -12,7 +12,7 @@
 
 #include "host/error.hpp"
 #include "host/log.hpp"
-#include "runtime/ringbell.hpp"
+#include "runtime/command_json.hpp"
 
 namespace ringbell {
 namespace {
@@ -25,18 +25,12 @@ Json record_json(const FlightRecord& record, std::uint64_t completed) {
   const device::Command& command = record.command;
   // A call that completed before anybody asked for it has no time.
   const bool unseen = record.status == Status::kPending && record.seq < completed;
-  return {{"seq", record.seq},
-          {"call", command.kind == device::CommandKind::kNop ? "nop" : "all_reduce"},
-          {"dtype", dtype_name(command.dtype)},
-          {"op", reduce_op_name(command.op)},
-          {"count", command.count},
-          {"tag", command.tag},
-          {"algo", algorithm_name(command.algorithm)},
-          {"proto", protocol_name(command.protocol)},
-          {"channels", command.channels},
-          {"submitted_ns", record.submitted_ns},
-          {"seen_ns", record.seen_ns == 0 ? Json(nullptr) : Json(record.seen_ns)},
-          {"status", status_name(unseen ? Status::kOk : record.status)}};
+  Json json = command_json(record.seq, command);
+  json["channels"] = command.channels;
+  json["submitted_ns"] = record.submitted_ns;
+  json["seen_ns"] = record.seen_ns == 0 ? Json(nullptr) : Json(record.seen_ns);
+  json["status"] = status_name(unseen ? Status::kOk : record.status);
+  return json;
 }
 
 void warn(const std::string& folder, int error) noexcept {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/command_json.hpp"
 #include "runtime/ringbell.hpp"
 #include "tools/why_culprit.hpp"
 #include "tools/why_text.hpp"
@@ -63,16 +64,9 @@ Json awaited_json(const std::optional<session::Awaited>& awaited) {
 
 Json call_json(const std::optional<session::Call>& call) {
   if (!call) return nullptr;
-  const device::Command& command = call->command;
-  return {{"seq", call->seq},
-          {"call", command.kind == device::CommandKind::kNop ? "nop" : "all_reduce"},
-          {"dtype", dtype_name(command.dtype)},
-          {"op", reduce_op_name(command.op)},
-          {"count", command.count},
-          {"tag", command.tag},
-          {"algo", algorithm_name(command.algorithm)},
-          {"proto", protocol_name(command.protocol)},
-          {"after_stream", call->after_stream}};
+  Json json = command_json(call->seq, call->command);
+  json["after_stream"] = call->after_stream;
+  return json;
 }
 
 Json rank_json(const std::vector<SessionView>& before, const SessionView& session, const RankView& rank) {

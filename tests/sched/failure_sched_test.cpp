@@ -168,6 +168,13 @@ TEST_P(FailureSched, AbortOfAWorkerThatIsLeavingReachesThePeers) {
   expect_good(world);
 }
 
+WorldConfig abort_beside_a_scope(const WorldConfig& base, SchedWorld*& self) {
+  WorldConfig config = abort_while_parking(base, self);
+  config.relays_aborts = true;
+  config.scopes = true;
+  return config;
+}
+
 void keep_away_once(SchedWorld& w) {
   await_first_call(w);
   w.park_and_stay(0);
@@ -177,10 +184,7 @@ void keep_away_once(SchedWorld& w) {
 
 TEST_P(FailureSched, AbortBesideAScopeReachesThePeers) {
   SchedWorld* self = nullptr;
-  WorldConfig config = abort_while_parking(this->config(9), self);
-  config.relays_aborts = true;
-  config.scopes = true;
-  SchedWorld world(config);
+  SchedWorld world(abort_beside_a_scope(this->config(9), self));
   self = &world;
   world.add_thread("aborter", true, abort_while_parking_thread);
   world.add_thread("keeper", true, keep_away_once);
@@ -190,10 +194,7 @@ TEST_P(FailureSched, AbortBesideAScopeReachesThePeers) {
 // The scope stays open until all calls have ended.
 TEST_P(FailureSched, AbortInsideAnOpenScopeReachesThePeers) {
   SchedWorld* self = nullptr;
-  WorldConfig config = abort_while_parking(this->config(9), self);
-  config.relays_aborts = true;
-  config.scopes = true;
-  SchedWorld world(config);
+  SchedWorld world(abort_beside_a_scope(this->config(9), self));
   self = &world;
   world.add_thread("aborter", true, [](SchedWorld& w) {
     await_first_call(w);
