@@ -21,25 +21,28 @@ RINGBELL_TARGET RINGBELL_INLINE void send_ll_line(const WorkerContext& ctx, std:
 }
 
 template <class M, Group G>
-class OneShotLl {
+class OneShotLl : public OneShotWire<M, G, wire_index(Protocol::kLL)> {
+  using Base = OneShotWire<M, G, wire_index(Protocol::kLL)>;
+  using Base::ctx_;
+  using Base::exchange_;
+  using Base::g_;
+
  public:
-  static constexpr unsigned kWire = wire_index(Protocol::kLL);
   static constexpr std::uint32_t kPack = kLlPayloadBytes;
   static constexpr std::uint32_t kLinesPerPack = sizeof(LlLine) / kLlPayloadBytes;
 
-  RINGBELL_TARGET OneShotLl(const WorkerContext& ctx, G& g, Exchange exchange)
-      : ctx_(ctx), g_(g), exchange_(exchange) {}
+  using Base::Base;
 
   // Loops go by teams, and a lane without a line goes with its team: lanes that leave a loop early would run ahead, and
   // their instructions, up to the next barrier, come before those of the lanes that have lines (1 us on an H200).
 
   /// Waits for nobody.
   RINGBELL_TARGET RINGBELL_INLINE void send() {
-    const Operation& op = g_.shared().op;
+    const Operation& op = this->op();
     const std::byte* const in = input_of(op, exchange_);
     const std::uint32_t bytes = bytes_of(op, exchange_);
-    const std::uint32_t mine = direct_slots(ctx_, kWire, epoch_of(g_.shared(), exchange_)).mine;
-    const std::uint32_t flag = ll_flag(epoch_of(g_.shared(), exchange_));
+    const std::uint32_t mine = this->slots().mine;
+    const std::uint32_t flag = ll_flag(this->epoch());
     for (std::uint32_t of_team = first_of_team(); of_team < bytes; of_team += g_.lanes() * kPack) {
       const std::uint32_t at = of_team + g_.team_lane() * kPack;
       const unsigned valid = valid_bytes(bytes, at, kPack);
@@ -55,7 +58,7 @@ class OneShotLl {
     std::uint32_t of_team = first_of_team();
     while (status == Status::kOk && !fold_lines(&of_team)) {
       const std::uint32_t at = of_team + g_.team_lane() * kPack;
-      if (at < bytes_of(g_.shared().op, exchange_)) status = wait_lines(at);
+      if (at < bytes_of(this->op(), exchange_)) status = wait_lines(at);
     }
     return status;
   }
@@ -71,14 +74,14 @@ class OneShotLl {
   /// The team's lines from byte *from on. @return false when one of this lane's is late: the team's first is at *from.
   /// Stepping out before the long wait keeps the loop's registers out of it.
   RINGBELL_TARGET RINGBELL_INLINE bool fold_lines(std::uint32_t* from) {
-    const Operation& op = g_.shared().op;
+    const Operation& op = this->op();
     const std::byte* const in = input_of(op, exchange_);
     std::byte* const out = output_of(op, exchange_);
     const std::uint32_t bytes = bytes_of(op, exchange_);
     const DType dtype = op.command.dtype;
     const bool folds = folds_inline(op.command, ctx_.world);
-    const DirectSlots slots = direct_slots(ctx_, kWire, epoch_of(g_.shared(), exchange_));
-    const std::uint32_t flag = ll_flag(epoch_of(g_.shared(), exchange_));
+    const DirectSlots slots = this->slots();
+    const std::uint32_t flag = ll_flag(this->epoch());
     std::uint32_t of_team = *from;
     for (; of_team < bytes; of_team += g_.lanes() * kPack) {
       const std::uint32_t at = of_team + g_.team_lane() * kPack;
@@ -115,18 +118,14 @@ class OneShotLl {
     RINGBELL_ROLLED
     for (std::uint32_t source = 0; source < ctx_.world && status == Status::kOk; ++source) {
       if (source == ctx_.rank) continue;
-      const DirectSlots slots = direct_slots(ctx_, kWire, epoch_of(g_.shared(), exchange_));
+      const DirectSlots slots = this->slots();
       const auto* const line = reinterpret_cast<const LlLine*>(line_of(slots, at, source));
-      const std::uint32_t flag = ll_flag(epoch_of(g_.shared(), exchange_));
+      const std::uint32_t flag = ll_flag(this->epoch());
       status = wait_until<M>(ctx_, g_, {WaitFor::kLine, source, flag, &line->word[0]},
                              [&] { return ll_line_ready<M>(M::read_ll(line), flag); });
     }
     return status;
   }
-
-  const WorkerContext& ctx_;
-  G& g_;
-  Exchange exchange_;
 };
 
 }  // namespace ringbell::device

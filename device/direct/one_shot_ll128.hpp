@@ -12,23 +12,25 @@
 namespace ringbell::device {
 
 template <class M, Group G>
-class OneShotLl128 {
+class OneShotLl128 : public OneShotWire<M, G, wire_index(Protocol::kLL128)> {
+  using Base = OneShotWire<M, G, wire_index(Protocol::kLL128)>;
+  using Base::ctx_;
+  using Base::exchange_;
+  using Base::g_;
+
   using Lines = Ll128Lines<M, G>;
   static constexpr unsigned kQuads = Lines::kQuads;
 
  public:
-  static constexpr unsigned kWire = wire_index(Protocol::kLL128);
-
-  RINGBELL_TARGET OneShotLl128(const WorkerContext& ctx, G& g, Exchange exchange)
-      : ctx_(ctx), g_(g), exchange_(exchange) {}
+  using Base::Base;
 
   /// Waits for nobody.
   RINGBELL_TARGET RINGBELL_INLINE void send() {
-    const Operation& op = g_.shared().op;
+    const Operation& op = this->op();
     const std::byte* const in = input_of(op, exchange_);
     const std::uint32_t bytes = bytes_of(op, exchange_);
-    const std::uint32_t mine = direct_slots(ctx_, kWire, epoch_of(g_.shared(), exchange_)).mine;
-    const std::uint64_t flag = ll128_flag(epoch_of(g_.shared(), exchange_));
+    const std::uint32_t mine = this->slots().mine;
+    const std::uint64_t flag = ll128_flag(this->epoch());
     const unsigned first_quad = g_.line_lane() * kQuads;
     for (std::uint32_t line = g_.lane() / G::kLineLanes; line * kLl128PayloadBytes < bytes;
          line += g_.lanes() / G::kLineLanes) {
@@ -45,7 +47,7 @@ class OneShotLl128 {
   /// Waits for the lines. What is read after that is whole.
   /// @param status the same to all lanes of a line, as what it returns
   RINGBELL_TARGET RINGBELL_INLINE Status receive(Status status) {
-    const std::uint32_t bytes = bytes_of(g_.shared().op, exchange_);
+    const std::uint32_t bytes = bytes_of(this->op(), exchange_);
     for (std::uint32_t line = g_.lane() / G::kLineLanes; status == Status::kOk && line * kLl128PayloadBytes < bytes;
          line += g_.lanes() / G::kLineLanes) {
       status = wait_lines(line);
@@ -63,16 +65,12 @@ class OneShotLl128 {
     RINGBELL_ROLLED
     for (std::uint32_t source = 0; source < ctx_.world && status == Status::kOk; ++source) {
       if (source == ctx_.rank) continue;
-      const DirectSlots slots = direct_slots(ctx_, kWire, epoch_of(g_.shared(), exchange_));
-      const std::uint64_t flag = ll128_flag(epoch_of(g_.shared(), exchange_));
+      const DirectSlots slots = this->slots();
+      const std::uint64_t flag = ll128_flag(this->epoch());
       status = Lines::wait(ctx_, g_, source, line_of(slots, line, source), flag);
     }
     return status;
   }
-
-  const WorkerContext& ctx_;
-  G& g_;
-  Exchange exchange_;
 };
 
 }  // namespace ringbell::device

@@ -11,19 +11,22 @@
 namespace ringbell::device {
 
 template <class M, Group G>
-class OneShotSimple {
+class OneShotSimple : public OneShotWire<M, G, wire_index(Protocol::kSimple)> {
+  using Base = OneShotWire<M, G, wire_index(Protocol::kSimple)>;
+  using Base::ctx_;
+  using Base::exchange_;
+  using Base::g_;
+
  public:
-  static constexpr unsigned kWire = wire_index(Protocol::kSimple);
   static constexpr std::uint32_t kPack = kQuadBytes;
 
-  RINGBELL_TARGET OneShotSimple(const WorkerContext& ctx, G& g, Exchange exchange)
-      : ctx_(ctx), g_(g), exchange_(exchange) {}
+  using Base::Base;
 
   RINGBELL_TARGET RINGBELL_INLINE void send() {
-    const Operation& op = g_.shared().op;
+    const Operation& op = this->op();
     const std::byte* const in = input_of(op, exchange_);
     const std::uint32_t bytes = bytes_of(op, exchange_);
-    const std::uint32_t mine = direct_slots(ctx_, kWire, epoch_of(g_.shared(), exchange_)).mine;
+    const std::uint32_t mine = this->slots().mine;
     for (std::uint32_t at = g_.lane() * kPack; at < bytes; at += g_.lanes() * kPack) {
       const Quad pack = load_pack16<M>(in + at, valid_bytes(bytes, at, kPack));
       RINGBELL_ROLLED
@@ -39,7 +42,7 @@ class OneShotSimple {
     if (status != Status::kOk) return status;
     status = g_.agree(exchange_tails(), Edge::kSlotFill);
     if (status != Status::kOk) return status;
-    if (folds_inline(g_.shared().op.command, ctx_.world)) fold();
+    if (folds_inline(this->op().command, ctx_.world)) fold();
     return Status::kOk;
   }
 
@@ -47,7 +50,7 @@ class OneShotSimple {
   /// Every lane: tells and awaits as many peers as there are for it. One acquire a peer, which the barrier hands to the
   /// other lanes.
   RINGBELL_TARGET Status exchange_tails() {
-    const std::uint64_t wanted = epoch_of(g_.shared(), exchange_) + 1;
+    const std::uint64_t wanted = this->epoch() + 1;
     for (std::uint32_t at = g_.lane() + 1; at < ctx_.world; at += g_.lanes()) {
       auto* line =
           reinterpret_cast<TailLine*>(ctx_.window[peer_at(ctx_, at)] + ctx_.layout.direct_tail_offset(ctx_.rank));
@@ -67,11 +70,11 @@ class OneShotSimple {
   }
 
   RINGBELL_TARGET RINGBELL_INLINE void fold() {
-    const Operation& op = g_.shared().op;
+    const Operation& op = this->op();
     const std::byte* const in = input_of(op, exchange_);
     std::byte* const out = output_of(op, exchange_);
     const std::uint32_t bytes = bytes_of(op, exchange_);
-    const DirectSlots slots = direct_slots(ctx_, kWire, epoch_of(g_.shared(), exchange_));
+    const DirectSlots slots = this->slots();
     const DType dtype = op.command.dtype;
     const std::byte* const first = ctx_.window[ctx_.rank] + slots.first;
     for (std::uint32_t at = g_.lane() * kPack; at < bytes; at += g_.lanes() * kPack) {
@@ -86,10 +89,6 @@ class OneShotSimple {
       store_pack16<M>(out + at, folded, valid);
     }
   }
-
-  const WorkerContext& ctx_;
-  G& g_;
-  Exchange exchange_;
 };
 
 }  // namespace ringbell::device

@@ -63,6 +63,25 @@ RINGBELL_HD inline std::uint32_t peer_at(const WorkerContext& ctx, std::uint32_t
   return peer >= ctx.world ? peer - ctx.world : peer;
 }
 
+/// What the wire formats of one-shot share: one exchange of one lane, and where its lines go.
+template <class M, Group G, unsigned kWireIndex>
+class OneShotWire {
+ public:
+  static constexpr unsigned kWire = kWireIndex;
+
+  RINGBELL_TARGET OneShotWire(const WorkerContext& ctx, G& g, Exchange exchange)
+      : ctx_(ctx), g_(g), exchange_(exchange) {}
+
+ protected:
+  RINGBELL_TARGET const Operation& op() const { return g_.shared().op; }
+  RINGBELL_TARGET std::uint64_t epoch() const { return epoch_of(g_.shared(), exchange_); }
+  RINGBELL_TARGET DirectSlots slots() const { return direct_slots(ctx_, kWire, epoch()); }
+
+  const WorkerContext& ctx_;
+  G& g_;
+  Exchange exchange_;
+};
+
 /// The folds that the loops which take lines do on the way. The others are for fold_chunk.
 RINGBELL_HD inline bool folds_inline(const Command& command, std::uint32_t ranks) {
   return command.protocol != Protocol::kLL128 && command.op == ReduceOp::kSum && is_inlined_sum(command.dtype) &&
